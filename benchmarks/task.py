@@ -1,0 +1,87 @@
+"""What a task is: an environment, the length of a rollout, the scale of its returns and its budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+if TYPE_CHECKING:
+    from benchmarks.agents.protocol import VectorStep
+
+TIERS = ("smoke", "laptop", "paper")
+
+
+class Policy(Protocol):
+    """A scripted policy for a batch of slots. It keeps its own memory and clears a slot's where `step.first` is set."""
+
+    def __call__(self, step: VectorStep) -> np.ndarray:
+        """The actions of all slots, with the shape and dtype of the batched action space."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a tier fixes for a task.
+
+    `env_steps` counts the steps of all slots together. The `evaluations` are evenly spaced over training and the
+    last is the final one. With `stop_return`, training ends once two evaluations in a row have at least that mean
+    return; the final evaluation is then a fresh one.
+    """
+
+    env_steps: int
+    num_envs: int
+    evaluations: int
+    seeds: tuple[int, ...]
+    stop_return: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("env_steps", "num_envs", "evaluations"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"a budget needs {name} >= 1, got {getattr(self, name)}")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"a budget needs one or more different seeds, got {self.seeds}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One benchmark task. Everything here is part of what its scores mean, and none of it depends on the agent.
+
+    `random_return` and `high` are the two ends that normalise a return; `high_source` says where the upper one comes
+    from. `oracle` makes a scripted policy that reaches `high`, where there is one.
+    """
+
+    id: str
+    description: str
+    make: Callable[[int], VectorEnv]  # number of slots -> environment
+    horizon: int  # steps of a rollout
+    random_return: float
+    high: float
+    high_source: str
+    budgets: Mapping[str, Budget] = field(repr=False)  # tier -> budget
+    time_limit: Literal["finite", "artificial"] = "finite"
+    time_scale: int | None = None  # divides the time input; None: the horizon
+    sample_actions: bool = True  # evaluation samples the policy, else it takes the mode
+    instances: int | None = None  # countable hidden instances, balanced through options["instance"]
+    inner_episodes: bool = False
+    splits: tuple[str, ...] = ("same",)
+    packages: tuple[str, ...] = ("gymnasium",)  # distributions whose versions matter to the scores
+    extra: str | None = None  # pip extra that brings the environment
+    oracle: Callable[[], Policy] | None = None
+
+    def __post_init__(self) -> None:
+        if self.horizon < 1:
+            raise ValueError(f"task {self.id}: horizon must be at least 1, got {self.horizon}")
+        if unknown := set(self.budgets) - set(TIERS):
+            raise ValueError(f"task {self.id}: unknown tiers {sorted(unknown)}; the tiers are {', '.join(TIERS)}")
+
+    def budget(self, tier: str) -> Budget:
+        """The budget of a tier. Raises UserError where the task has none for it."""
+        from results.errors import UserError
+
+        if tier not in self.budgets:
+            have = ", ".join(self.budgets) or "none"
+            raise UserError(f"task {self.id} has no budget for tier {tier!r}; its tiers: {have}")
+        return self.budgets[tier]
