@@ -1,0 +1,91 @@
+"""What an agent is, as the harness sees it.
+
+The harness owns the environments, the seeds, the count of steps, the evaluation and the tables; an agent
+learns when it is given environments and acts when it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.vector import VectorEnv
+
+if TYPE_CHECKING:
+    from benchmarks.task import Task
+
+
+@dataclass(frozen=True)
+class VectorStep:
+    """What an agent sees when it acts, for B slots.
+
+    `first` marks slots that have just been reset: a rollout starts there and memory of the one before must be
+    cleared. `inner_reset` marks the first observation of a new inner episode of the same rollout: memory is kept.
+    """
+
+    observation: Any  # batched as the vector environment gives it
+    reward: np.ndarray  # float32 [B], of the step before; 0 where `first`
+    first: np.ndarray  # bool [B]
+    inner_reset: np.ndarray  # bool [B]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an agent reports at a safe point. All counts are totals since the start of the run; times in seconds."""
+
+    updates: int = 0
+    tokens: int = 0
+    collect_s: float = 0.0
+    learn_s: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """Everything an agent is built from. `settings` are the `--set key=value` of the command, still text."""
+
+    task: Task
+    tier: str
+    seed: int
+    observation_space: Space  # of one slot
+    action_space: Space  # of one slot
+    num_envs: int
+    env_steps: int  # the budget of the run, all slots together
+    settings: Mapping[str, str]
+    threads: int
+    folder: Path  # scratch, for a replay file
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """A learner and its policy.
+
+    An agent may also have `describe() -> Mapping[str, Any]` with any of `parameters` (int), `device`, `attention`
+    and `dtype`; they fill the columns of the same names of the table of runs.
+    """
+
+    def __init__(self, spec: AgentSpec) -> None: ...
+
+    def learn(self, envs: VectorEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
+        """Train; yield at safe points, at least every few seconds. At each the harness may evaluate, save or stop.
+
+        `envs` does not reset itself: pass `options={"reset_mask": done}` to reset the slots that are done. Their
+        seeds are the harness's; a `seed` given to `reset` is refused. An iterator that ends has learnt all it can.
+        """
+        ...
+
+    def act(self, step: VectorStep, memory: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+        """Actions for B slots, batched as `action_space` wants them, and the memory to hand to the next call.
+
+        `memory` is None at the start of an evaluation. Exploration noise is off; whether the policy samples or takes
+        its mode is `task.sample_actions`. Every draw comes from `rng`.
+        """
+        ...
+
+    def save(self, folder: Path) -> None: ...
+
+    def load(self, folder: Path) -> None: ...
