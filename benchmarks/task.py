@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from gymnasium.vector import VectorEnv
+
+from results.errors import UserError
 
 if TYPE_CHECKING:
     from benchmarks.agents.protocol import VectorStep
@@ -15,11 +16,8 @@ if TYPE_CHECKING:
 TIERS = ("smoke", "laptop", "paper")
 
 
-class Policy(Protocol):
-    """A scripted policy for a batch of slots. It keeps its own memory and clears a slot's where `step.first` is set."""
-
-    def __call__(self, step: VectorStep) -> np.ndarray:
-        """The actions of all slots, with the shape and dtype of the batched action space."""
+# A scripted policy for B slots: (step, memory) -> (batched actions, memory), with `Agent.act`'s rules for the memory.
+Policy = Callable[["VectorStep", Any], tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Task:
     """One benchmark task. Everything here is part of what its scores mean, and none of it depends on the agent.
 
     `random_return` and `high` are the two ends that normalise a return; `high_source` says where the upper one comes
-    from. `oracle` makes a scripted policy that reaches `high`, where there is one.
+    from. `oracle` is a scripted policy that reaches `high`, where there is one.
     """
 
     id: str
@@ -69,7 +67,7 @@ class Task:
     splits: tuple[str, ...] = ("same",)
     packages: tuple[str, ...] = ("gymnasium",)  # distributions whose versions matter to the scores
     extra: str | None = None  # pip extra that brings the environment
-    oracle: Callable[[], Policy] | None = None
+    oracle: Policy | None = None
 
     def __post_init__(self) -> None:
         if self.horizon < 1:
@@ -79,8 +77,6 @@ class Task:
 
     def budget(self, tier: str) -> Budget:
         """The budget of a tier. Raises UserError where the task has none for it."""
-        from results.errors import UserError
-
         if tier not in self.budgets:
             have = ", ".join(self.budgets) or "none"
             raise UserError(f"task {self.id} has no budget for tier {tier!r}; its tiers: {have}")

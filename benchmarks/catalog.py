@@ -1,0 +1,120 @@
+"""All tasks by id: those of this repository, those that installed packages announce, and any gymnasium environment."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import entry_points, packages_distributions
+from types import MappingProxyType
+
+import gymnasium
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from benchmarks.task import Budget, Task
+from results.errors import UserError
+
+MODULES = ("benchmarks.long_term_memory.tmaze",)  # each has TASKS
+ENTRY_POINTS = "amago_bench.tasks"  # each names an iterable of Tasks
+FOREIGN = "foreign/gymnasium/"
+FOREIGN_HORIZON = 1000  # where the registration has no limit
+
+
+@cache
+def tasks() -> Mapping[str, Task]:
+    """Every known task by id, in the order of the modules. Entry points that fail are skipped with a warning."""
+    found: dict[str, Task] = {}
+    for module in MODULES:
+        _add(found, import_module(module).TASKS, module)
+    for entry in entry_points(group=ENTRY_POINTS):
+        where = f"entry point {entry.name} = {entry.value}"
+        try:
+            _add(found, entry.load(), where)
+        except Exception as error:  # a broken package must not take the other tasks away
+            warnings.warn(f"{where} is skipped: {error}", stacklevel=2)
+    return MappingProxyType(found)
+
+
+def _add(found: dict[str, Task], more: Iterable[Task], where: str) -> None:
+    more = list(more)
+    for task in more:
+        if not isinstance(task, Task):
+            raise TypeError(f"{where} gives a {type(task).__name__} among its tasks; it must give benchmarks.task.Task")
+        if task.id in found:
+            raise ValueError(f"{where} gives task {task.id}, which exists already; choose another id")
+    found.update({task.id: task for task in more})
+
+
+def get_task(task_id: str) -> Task:
+    """The task of an id; `foreign/gymnasium/<ENV_ID>` wraps any registered environment. Raises UserError."""
+    if task_id.startswith(FOREIGN):
+        return foreign_task(task_id.removeprefix(FOREIGN))
+    if task_id not in tasks():
+        raise UserError(f"unknown task {task_id!r}; {_nearest(task_id)}")
+    return tasks()[task_id]
+
+
+def match(pattern: str) -> list[Task]:
+    """The tasks whose id fits a shell pattern such as `long_term_memory/tmaze/*`. Raises UserError where none does."""
+    if pattern.startswith(FOREIGN):
+        return [get_task(pattern)]
+    matched = [task for task_id, task in tasks().items() if fnmatchcase(task_id, pattern)]
+    if not matched:
+        raise UserError(f"no task matches {pattern!r}; {_nearest(pattern)}")
+    return matched
+
+
+def _nearest(task_id: str) -> str:
+    # Ids share long prefixes, so a forgotten domain or suite is as near as a typo: compare the last parts too.
+    tails = {known.rsplit("/", 1)[-1]: known for known in tasks()}
+    near = difflib.get_close_matches(task_id, tasks(), n=3)
+    near += [tails[tail] for tail in difflib.get_close_matches(task_id.rsplit("/", 1)[-1], tails, n=3)]
+    names = list(dict.fromkeys(near))[:3]
+    return f"did you mean {', '.join(names)}?" if names else "`amago-bench list` shows all tasks"
+
+
+def foreign_task(env_id: str) -> Task:
+    """A task around a registered gymnasium environment, with an artificial time limit and no known scale of returns.
+
+    Budgets are small and the same for all. Raises UserError for an id that is not registered.
+    """
+    try:
+        spec = gymnasium.spec(env_id)
+    except (gymnasium.error.Error, ImportError) as error:
+        near = difflib.get_close_matches(env_id, gymnasium.registry, n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else "import its package with `package:Id-v0`"
+        raise UserError(f"gymnasium knows no environment {env_id!r} ({error}); {hint}") from error
+    return Task(
+        id=FOREIGN + env_id,
+        description=f"gymnasium environment {env_id}",
+        make=partial(_make_foreign, env_id),
+        horizon=spec.max_episode_steps or FOREIGN_HORIZON,
+        random_return=math.nan,
+        high=math.nan,
+        high_source="unknown",
+        budgets={
+            "smoke": Budget(env_steps=2000, num_envs=4, evaluations=2, seeds=(0,)),
+            "laptop": Budget(env_steps=200_000, num_envs=16, evaluations=10, seeds=(0, 1, 2, 3, 4)),
+        },
+        time_limit="artificial",
+        packages=_packages(spec.entry_point),
+    )
+
+
+def _make_foreign(env_id: str, num_envs: int) -> SyncVectorEnv:
+    try:
+        return SyncVectorEnv([partial(gymnasium.make, env_id)] * num_envs, autoreset_mode=AutoresetMode.DISABLED)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UserError(f"cannot make gymnasium environment {env_id}: {error}") from error
+
+
+def _packages(entry_point: object) -> tuple[str, ...]:
+    """The distributions that an environment comes from, beside gymnasium itself."""
+    module = entry_point if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
+    root = module.split(":")[0].split(".")[0]
+    others = packages_distributions().get(root, []) if root != "gymnasium" else []
+    return tuple(sorted({"gymnasium", *others}))

@@ -1,0 +1,1 @@
+"""Tasks that can only be solved by remembering."""
