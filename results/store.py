@@ -12,19 +12,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from results import schema
+from results import protocols, schema
 from results.errors import UserError
 from results.tablefile import TableWriter, read_table, replace_file, write_table
 
 __all__ = [
     "TableWriter",
     "load",
+    "merge_runs",
     "read_published",
     "read_table",
     "replace_file",
     "results_root",
     "run_folder",
     "run_folders",
+    "unique",
     "write_table",
 ]
 
@@ -61,12 +63,13 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     local = _from_runs(table, root, tier) if "runs" in sources else []
     if "reference" not in sources:
         return local
-    reference = _from_reference(table, root, tier)
-    own = _local_ids(root, tier) if "runs" in sources else set()
-    if both := own & {row.run_id for row in reference}:
+    folders = sorted((root / "reference").glob(tier or "*"))
+    reference = [row for folder in folders for row in _from_reference(table, folder)]
+    own = _from_runs("runs", root, tier) if "runs" in sources else []
+    both = {row.run_id for row in own} & {row.run_id for row in reference}
+    if both:
         warnings.warn(
-            f"{len(both)} runs stand in {root / 'runs'} and in {root / 'reference'}; "
-            f"the run folders are used ({min(both)}{', ...' if len(both) > 1 else ''})",
+            f"{len(both)} of the runs in {root / 'reference'} have a run folder, which is used ({min(both)})",
             stacklevel=2,
         )
     return [row for row in reference if row.run_id not in both] + local
@@ -79,18 +82,14 @@ def read_published() -> list[Any]:
 
 
 def unique(table: str, rows: list[Any], where: Path) -> list[Any]:
-    """The rows, if no two have one key; of `runs` the last row of each run."""
-    seen = {schema.key(table, row): row for row in rows}
-    if table == "runs":
-        return list(seen.values())
-    if len(seen) < len(rows):
-        counted: set[tuple[Any, ...]] = set()
-        for row in rows:
-            key = schema.key(table, row)
-            if key in counted:
-                named = ", ".join(f"{name}={value}" for name, value in zip(schema.KEYS[table], key, strict=True))
-                raise UserError(f"{where}: two rows of {table} have the same key ({named}); a result would count twice")
-            counted.add(key)
+    """The rows themselves; `UserError` if two of them have one key."""
+    seen: set[tuple[Any, ...]] = set()
+    for row in rows:
+        key = schema.key(table, row)
+        if key in seen:
+            named = ", ".join(f"{name}={value}" for name, value in zip(schema.KEYS[table], key, strict=True))
+            raise UserError(f"{where}: two rows of {table} have the same key ({named}); a result would count twice")
+        seen.add(key)
     return rows
 
 
@@ -100,27 +99,101 @@ def run_folders(root: Path, tier: str | None = None) -> list[Path]:
 
 
 def _from_runs(table: str, root: Path, tier: str | None) -> list[Any]:
-    rows: list[Any] = []
+    return [row for folder in run_folders(root, tier) for row in _from_folder(table, root, folder)]
+
+
+def _from_folder(table: str, root: Path, folder: Path) -> list[Any]:
+    path = folder / f"{table}.csv"
+    rows = read_table(path, table) if path.exists() else []
+    for row in {row.run_id: row for row in rows}.values():
+        home = run_folder(root, row.tier, row.task, row.agent, row.seed)
+        if home != folder:  # a copied or renamed folder would count a result twice
+            raise UserError(f"{path}: holds rows of run {row.run_id}, which belongs in {home}; move the folder away")
+    return rows[-1:] if table == "runs" else unique(table, rows, path)
+
+
+def _from_reference(table: str, folder: Path) -> list[Any]:
+    path = _reference_file(folder, table)
+    return unique(table, read_table(path, table), path) if path.exists() else []
+
+
+def _reference_file(folder: Path, table: str) -> Path:
+    return folder / (f"{table}.csv.gz" if table == "episodes" else f"{table}.csv")  # the episodes are many
+
+
+# --- merging ---------------------------------------------------------------------------------------------------------
+
+MERGED = ("episodes", "curves", "runs")  # in the order of writing: a run that `runs` names has its other rows
+
+
+def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: bool = False) -> list[str]:
+    """Gathers the finished runs of a tier into the reference tables and returns the ids that are new or changed.
+
+    Kept are a run's last row, its curves and the episodes of its final evaluation; its protocol is added to
+    `root`/protocols.json. Rows of runs without a folder here stay. The same runs give the same bytes. A run that
+    stands there already with other rows is a `UserError` unless `replace`; nothing is written then.
+    """
+    destination = destination or root / "reference" / tier
+    merged = _by_run({table: _from_reference(table, destination) for table in MERGED})
+    records: dict[str, dict[str, Any]] = {}
     for folder in run_folders(root, tier):
-        path = folder / f"{table}.csv"
-        if path.exists():
-            rows += unique(table, read_table(path, table), path)
-    return unique(table, rows, root / "runs")
+        fresh = _finished(root, folder)
+        if fresh is None:
+            continue
+        name = fresh["runs"][0].run_id
+        known = merged.get(name)
+        if fresh == known:
+            continue
+        if known and not replace:
+            difference = _difference(known, fresh)
+            raise UserError(f"{destination}: {name} is there already {difference}; pass --replace to change it")
+        records[name] = _protocol(folder, fresh)
+        merged[name] = fresh
+    if records:
+        for record in records.values():
+            protocols.register(record, root)
+        for table in MERGED:
+            rows = [row for tables in merged.values() for row in tables[table]]
+            write_table(_reference_file(destination, table), table, _ordered(table, rows))
+    return sorted(records)
 
 
-def _local_ids(root: Path, tier: str | None) -> set[str]:
-    return {row.run_id for row in _from_runs("runs", root, tier)}
+def _by_run(tables: dict[str, list[Any]]) -> dict[str, dict[str, list[Any]]]:
+    runs: dict[str, dict[str, list[Any]]] = {}
+    for table, rows in tables.items():
+        for row in _ordered(table, rows):
+            runs.setdefault(row.run_id, {name: [] for name in MERGED})[table].append(row)
+    return runs
 
 
-def _from_reference(table: str, root: Path, tier: str | None) -> list[Any]:
-    rows: list[Any] = []
-    for folder in sorted((root / "reference").glob(tier or "*")):
-        path = reference_file(folder, table)
-        if path.exists():
-            rows += unique(table, read_table(path, table), path)
-    return rows
+def _ordered(table: str, rows: list[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: schema.key(table, row))
 
 
-def reference_file(folder: Path, table: str) -> Path:
-    """Where a reference folder holds the table; the episodes are many and packed."""
-    return folder / (f"{table}.csv.gz" if table == "episodes" else f"{table}.csv")
+def _finished(root: Path, folder: Path) -> dict[str, list[Any]] | None:
+    """The rows of the run that are kept; None if it has not finished."""
+    tables = {table: _ordered(table, _from_folder(table, root, folder)) for table in MERGED}
+    if not tables["runs"] or tables["runs"][0].status != "finished":
+        return None
+    tables["episodes"] = [row for row in tables["episodes"] if row.final]
+    if not tables["episodes"] or not any(row.final for row in tables["curves"]):
+        raise UserError(
+            f"{folder}: the run is marked finished but lacks its final evaluation; run it with --replace"
+        )
+    return tables
+
+
+def _protocol(folder: Path, tables: dict[str, list[Any]]) -> dict[str, Any]:
+    record = protocols.read_json(folder / "protocol.json")
+    name = protocols.protocol_id(record)
+    if other := {row.protocol for rows in tables.values() for row in rows} - {name}:
+        raise UserError(f"{folder}: its rows are of protocol {min(other)} but protocol.json is {name}; run again")
+    return record
+
+
+def _difference(known: dict[str, list[Any]], fresh: dict[str, list[Any]]) -> str:
+    if not known["runs"]:
+        return "without a row in runs"
+    old, new = known["runs"][0], fresh["runs"][0]
+    columns = [name for name in schema.columns("runs") if getattr(old, name) != getattr(new, name)]
+    return f"with another {', '.join(columns)}" if columns else "with other scores"
