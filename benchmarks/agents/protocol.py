@@ -15,8 +15,14 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.vector import VectorEnv
 
+from results.errors import UserError
+
 if TYPE_CHECKING:
     from benchmarks.task import Task
+
+
+class ContractError(UserError):
+    """An agent broke its side: the line names the method and, where there is one, the slot, the seed and the step."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,184 @@
+"""Evaluation: a fixed number of rollouts, the same hidden instances and seeds for every agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from amago_core.seeding import child
+from benchmarks.agents.protocol import Agent, ContractError, VectorStep
+from benchmarks.harness_env import HarnessEnv
+
+if TYPE_CHECKING:
+    from benchmarks.task import Task
+
+FINAL_ROLLOUTS = 100  # a solved-or-not return is then known to 0.05, one standard error, at worst
+INTERMEDIATE_ROLLOUTS = 20  # 0.11: enough for a curve and for the stop rule, at a fifth of the cost
+SLOTS = 20  # fixed, because slot and rollout number a seed: other slots would be other rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """One inner episode of an evaluation rollout. `finished`: it ended by itself and was not cut by a time limit."""
+
+    slot: int
+    rollout: int  # of this slot
+    episode: int  # of this rollout
+    instance: str
+    episode_return: float
+    episode_length: int
+    success_any: bool | None  # at any step; None where the environment reports no success
+    success_last: bool | None  # at the last step
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Statistics over whole rollouts: their returns, and the share of those with a success at any step."""
+
+    return_mean: float
+    return_median: float
+    return_q1: float
+    return_q3: float
+    success_mean: float | None
+    rollouts: int
+
+
+def evaluation_seeds(task_id: str, which: int | Literal["final"]) -> np.random.SeedSequence:
+    """The root of an evaluation's seeds. It knows the task and which evaluation it is, no agent and no training seed."""
+    return child(0, task_id, "evaluate", which)
+
+
+def evaluate(
+    agent: Agent,
+    task: Task,
+    seeds: np.random.SeedSequence,
+    rollouts: int = FINAL_ROLLOUTS,
+    slots: int = SLOTS,
+    envs: VectorEnv | None = None,
+) -> list[EpisodeRecord]:
+    """Play `rollouts` rollouts, equally many a slot, and return their inner episodes in order of slot and rollout.
+
+    Memory is kept from the first to the last step of a rollout. Countable instances are balanced to within one.
+    `envs` is an environment of the task with `slots` slots to use again; without it one is made and closed.
+    Raises ValueError where the slots cannot share the rollouts equally, and what `HarnessEnv` raises.
+    """
+    if rollouts < 1 or slots < 1 or rollouts % slots:
+        raise ValueError(f"{slots} slots cannot play {rollouts} rollouts, equally many each")
+    env = HarnessEnv(envs or task.make(slots), task, seeds, "evaluate")
+    try:
+        return _play(agent, env, rollouts // slots, np.random.default_rng(child(seeds, "policy")))
+    finally:
+        if envs is None:
+            env.close()
+
+
+def summarise(episodes: Sequence[EpisodeRecord]) -> Summary:
+    """The statistics of the rollouts that the episodes belong to."""
+    returns: dict[tuple[int, int], float] = {}
+    successes: dict[tuple[int, int], bool] = {}
+    for e in episodes:
+        key = e.slot, e.rollout
+        returns[key] = returns.get(key, 0.0) + e.episode_return
+        if e.success_any is not None:
+            successes[key] = successes.get(key, False) or e.success_any
+    values = np.array(list(returns.values()))
+    q1, median, q3 = np.percentile(values, [25, 50, 75])
+    return Summary(
+        return_mean=float(values.mean()),
+        return_median=float(median),
+        return_q1=float(q1),
+        return_q3=float(q3),
+        success_mean=float(np.mean(list(successes.values()))) if successes else None,
+        rollouts=len(values),
+    )
+
+
+def _play(agent: Agent, env: HarnessEnv, per_slot: int, rng: np.random.Generator) -> list[EpisodeRecord]:
+    log = _EpisodeLog(env, per_slot)
+    everyone = np.ones(env.num_envs, bool)
+    observation, infos = _reset(env, everyone)
+    step = VectorStep(observation, np.zeros(env.num_envs, np.float32), everyone, infos["inner_reset"])
+    memory: Any = None
+    while True:
+        answer = agent.act(step, memory, rng)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise ContractError(f"act() must return (actions, memory), it returned {type(answer).__name__}")
+        actions, memory = answer
+        observation, reward, terminated, truncated, infos = env.step(actions)
+        done = terminated | truncated
+        inner_reset = infos["inner_reset"]
+        log.add(reward, terminated, done, infos)
+        if done.any():
+            if log.complete():
+                return log.episodes()
+            # A slot that has played its share plays on, uncounted, until the others have: it cannot be left unstepped.
+            observation, _ = _reset(env, done)
+            reward = np.where(done, np.float32(0), reward)
+            inner_reset = inner_reset & ~done
+        step = VectorStep(observation, reward, done, inner_reset)
+
+
+def _reset(env: HarnessEnv, mask: np.ndarray) -> tuple[Any, dict[str, Any]]:
+    options: dict[str, Any] = {"reset_mask": mask}
+    if env.task.instances is not None:
+        options["instance"] = (env.rollouts * env.num_envs + np.arange(env.num_envs)) % env.task.instances
+    return env.reset(options=options)
+
+
+class _EpisodeLog:
+    """Adds up all slots at once; only an episode that ends costs a Python step."""
+
+    def __init__(self, env: HarnessEnv, per_slot: int) -> None:
+        self._env, self._per_slot = env, per_slot
+        slots = env.num_envs
+        self._return = np.zeros(slots)  # float64: thousands of small rewards
+        self._length = np.zeros(slots, np.int64)
+        self._any = np.zeros(slots, bool)
+        self._episode = np.zeros(slots, np.int64)
+        self._knows_success = False
+        self._episodes: list[EpisodeRecord] = []
+
+    def add(self, reward: np.ndarray, terminated: np.ndarray, done: np.ndarray, infos: dict[str, Any]) -> None:
+        success = infos.get("success")
+        self._return += reward
+        self._length += 1
+        if success is not None:
+            self._knows_success = True
+            self._any |= success
+        inner_reset = infos["inner_reset"]
+        ended = inner_reset | done
+        if not ended.any():
+            return
+        slots = np.flatnonzero(ended)
+        for slot in slots[self._env.rollouts[slots] <= self._per_slot].tolist():
+            self._episodes.append(
+                EpisodeRecord(
+                    slot=slot,
+                    rollout=int(self._env.rollouts[slot]) - 1,
+                    episode=int(self._episode[slot]),
+                    instance="" if self._env.instance[slot] < 0 else str(self._env.instance[slot]),
+                    episode_return=float(self._return[slot]),
+                    episode_length=int(self._length[slot]),
+                    success_any=bool(self._any[slot]),
+                    success_last=bool(success is not None and success[slot]),
+                    finished=bool(inner_reset[slot] or terminated[slot]),
+                )
+            )
+        self._return[slots], self._length[slots], self._any[slots] = 0.0, 0, False
+        self._episode[slots] = np.where(done[slots], 0, self._episode[slots] + 1)
+
+    def complete(self) -> bool:
+        """Whether every slot has ended its share; asked between the end of a rollout and its reset."""
+        done = self._env.needs_reset
+        return bool((self._env.rollouts - ~done >= self._per_slot).all())
+
+    def episodes(self) -> list[EpisodeRecord]:
+        ordered = sorted(self._episodes, key=lambda e: (e.slot, e.rollout, e.episode))
+        if self._knows_success:
+            return ordered
+        return [replace(e, success_any=None, success_last=None) for e in ordered]

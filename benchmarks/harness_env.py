@@ -1,0 +1,225 @@
+"""The one gate between an agent and an environment: horizon, seeds, counting, checks and casts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import numpy as np
+from gymnasium import Space, spaces
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from amago_core.seeding import child
+from benchmarks.agents.protocol import ContractError
+from results.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarks.task import Task
+
+Role = Literal["train", "evaluate"]
+BLOCK = 256  # seeds drawn at once for a slot: hashing one a rollout would cost more than a short rollout's steps
+TOLERANCE = 1e-5  # of a float action past its bound, relative: rounding of a squashed or rescaled action
+
+
+class EnvironmentFault(UserError):
+    """An environment broke its own declaration: a number that is not finite, a wrong shape, a changed instance."""
+
+
+def rollout_seeds(root: np.random.SeedSequence, role: Role, slot: int, block: int) -> np.ndarray:
+    """The seeds of rollouts [block * BLOCK, (block + 1) * BLOCK) of a slot, int64 [BLOCK], below 2**31.
+
+    Training seeds are even and evaluation seeds odd, so that no rollout is ever both trained and evaluated on.
+    """
+    state = child(root, role, slot, block).generate_state(BLOCK).astype(np.int64) >> 1
+    return state & ~1 | (role == "evaluate")
+
+
+class HarnessEnv(VectorWrapper):
+    """A task's environment as an agent gets it, in training and in evaluation alike.
+
+    - A rollout ends at the task's horizon whether or not the environment says so; where both flags are set,
+      termination wins. Nothing resets by itself: `reset(options={"reset_mask": done})` does.
+    - Every (slot, rollout) has a seed of its own, drawn from the root and the role; a `seed` argument is refused.
+    - `env_steps` counts the steps of all slots. `t`, `rollouts`, `seeds` and `instance`, all int64 [B], are each
+      slot's step, the number of its rollouts begun, and the seed and the hidden instance (-1: not told) of the
+      present one; `needs_reset`, bool [B], marks the slots that are done.
+    - Rewards are float32 [B], flags bool [B], `infos["inner_reset"]` is always there, observations are fresh
+      contiguous arrays of the declared dtype.
+
+    Raises `EnvironmentFault` where the environment, and `ContractError` where the agent, breaks its side.
+    """
+
+    def __init__(self, env: VectorEnv, task: Task, root: np.random.SeedSequence, role: Role) -> None:
+        super().__init__(env)
+        if env.metadata.get("autoreset_mode") != AutoresetMode.DISABLED:
+            raise EnvironmentFault(
+                f"task {task.id}: its environment resets itself; "
+                'build it with metadata["autoreset_mode"] = AutoresetMode.DISABLED'
+            )
+        self.task, self.role = task, role
+        self.env_steps = 0
+        self.t = np.zeros(self.num_envs, np.int64)
+        self.rollouts = np.zeros(self.num_envs, np.int64)
+        self.seeds = np.zeros(self.num_envs, np.int64)
+        self._root = root
+        self._upcoming = np.zeros((self.num_envs, BLOCK), np.int64)
+        self.needs_reset = np.ones(self.num_envs, bool)
+        self.instance = np.full(self.num_envs, -1)
+        self._no_inner_reset = np.zeros(self.num_envs, bool)
+        self._no_inner_reset.flags.writeable = False  # shared by all steps
+        self._low, self._high = _bounds(self.action_space)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin the next rollout of the slots in `options["reset_mask"]` (bool [B]; without it, of all slots)."""
+        if seed is not None:
+            raise ContractError(f"task {self.task.id}: reset() got a seed; the harness seeds every rollout itself")
+        options = dict(options or {})  # gymnasium pops the mask
+        mask = options.setdefault("reset_mask", np.ones(self.num_envs, bool))
+        slots = np.flatnonzero(mask)
+        self._begin_rollouts(slots)
+        seeds: list[int | None] = [None] * self.num_envs
+        for slot, value in zip(slots.tolist(), self.seeds[slots].tolist(), strict=True):
+            seeds[slot] = value
+        observation, infos = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
+        if "instance" in infos:
+            self.instance[slots] = np.asarray(infos["instance"])[slots]
+            self._check_instance(slots, options.get("instance"))
+        return self._observation(self.observation_space, observation), infos | {"inner_reset": self._no_inner_reset}
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One step of every slot; the observation of a slot that is done is the last of its rollout."""
+        if self.needs_reset.any():
+            slot = int(self.needs_reset.argmax())
+            self._blame(f"stepped slot {slot}, which is done; reset it first", slot)
+        actions = self._actions(actions)
+        observation, reward, terminated, truncated, infos = self.env.step(actions)
+        self.t += 1
+        self.env_steps += self.num_envs
+        terminated = self._flags(terminated, "terminated")
+        truncated = (self._flags(truncated, "truncated") | (self.t >= self.task.horizon)) & ~terminated
+        self.needs_reset = terminated | truncated
+        observation = self._observation(self.observation_space, observation)
+        return observation, self._reward(reward), terminated, truncated, self._infos(infos)
+
+    def _begin_rollouts(self, slots: np.ndarray) -> None:
+        for slot in slots[self.rollouts[slots] % BLOCK == 0].tolist():
+            block = int(self.rollouts[slot]) // BLOCK
+            self._upcoming[slot] = rollout_seeds(self._root, self.role, slot, block)
+        self.seeds[slots] = self._upcoming[slots, self.rollouts[slots] % BLOCK]
+        self.rollouts[slots] += 1
+        self.t[slots] = 0
+        self.needs_reset[slots] = False
+        self.instance[slots] = -1
+
+    # --- what the agent hands in -------------------------------------------------------------------------------------
+
+    def _actions(self, actions: Any) -> Any:
+        space = self.action_space
+        if self._low is None:
+            return actions
+        array = np.asarray(actions)
+        if array.shape != space.shape:
+            self._blame(f"gave actions of shape {array.shape}; {self.single_action_space} wants {space.shape}", None)
+        is_float = space.dtype.kind == "f"
+        if array.dtype.kind not in ("fiu" if is_float else "iub"):
+            self._blame(f"gave actions of dtype {array.dtype}; {self.single_action_space} wants {space.dtype}", None)
+        slack = TOLERANCE * (1 + np.abs(array)) if is_float else 0
+        inside = (array >= self._low - slack) & (array <= self._high + slack)  # a NaN is inside nothing
+        if not inside.all():
+            slot = int(np.argwhere(~inside)[0, 0])
+            self._blame(f"gave action {array[slot]}, which is outside {self.single_action_space}", slot)
+        if is_float:
+            array = np.clip(array, self._low, self._high)
+        return array.astype(space.dtype, copy=False)
+
+    def _blame(self, what: str, slot: int | None) -> NoReturn:
+        method = "learn()" if self.role == "train" else "act()"
+        raise ContractError(f"{method} {what} ({self._where(slot)})")
+
+    # --- what the environment hands out ------------------------------------------------------------------------------
+
+    def _observation(self, space: Space, value: Any, name: str = "the observation") -> Any:
+        if isinstance(space, spaces.Dict):
+            if not isinstance(value, Mapping) or value.keys() != space.spaces.keys():
+                found = sorted(value) if isinstance(value, Mapping) else type(value).__name__
+                self._fault(f"{name} has the keys {found}, its space declares {sorted(space.spaces)}")
+            return {key: self._observation(part, value[key], f"{name}[{key!r}]") for key, part in space.spaces.items()}
+        if isinstance(space, spaces.Tuple):
+            if not isinstance(value, tuple) or len(value) != len(space.spaces):
+                self._fault(f"{name} is no tuple of the {len(space.spaces)} parts that its space declares")
+            parts = zip(space.spaces, value, strict=True)
+            return tuple(self._observation(part, v, f"{name}[{i}]") for i, (part, v) in enumerate(parts))
+        if space.shape is None or space.dtype is None:
+            return value  # text, graphs: nothing to cast
+        return self._array(np.asarray(value), space.shape, space.dtype, name)
+
+    def _array(self, array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndarray:
+        """A fresh contiguous copy in the declared dtype, if that loses nothing but float precision."""
+        if array.shape != shape:
+            self._fault(f"{name} has shape {array.shape} instead of {shape}")
+        if array.dtype == dtype:
+            result = np.array(array, order="C")
+        else:
+            if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
+                self._fault(f"{name} has dtype {array.dtype}, which {dtype} cannot hold")
+            with np.errstate(over="ignore"):  # becomes infinite, and is found below
+                result = np.array(array, dtype, order="C")
+            if dtype.kind != "f" and not np.array_equal(result, array):
+                slot = int(np.argwhere(result != array)[0, 0])
+                self._fault(f"{name} has values past {dtype}: {array[slot]}", slot)
+        if dtype.kind == "f" and not np.isfinite(result).all():
+            slot = int(np.argwhere(~np.isfinite(result))[0, 0])
+            self._fault(f"{name} is not finite: {_short(array[slot])}", slot)
+        return result
+
+    def _reward(self, reward: Any) -> np.ndarray:
+        array = np.asarray(reward)
+        if array.size != self.num_envs:  # (B, 1) is welcome, it can mean one thing only
+            self._fault(f"the reward has shape {array.shape} instead of ({self.num_envs},)")
+        return self._array(array.reshape(self.num_envs), (self.num_envs,), np.dtype(np.float32), "the reward")
+
+    def _flags(self, flags: Any, name: str) -> np.ndarray:
+        array = np.asarray(flags, bool)
+        if array.shape != (self.num_envs,):
+            self._fault(f"{name} has shape {array.shape} instead of ({self.num_envs},)")
+        return array
+
+    def _infos(self, infos: dict[str, Any]) -> dict[str, Any]:
+        infos = dict(infos)
+        if "success" in infos:
+            infos["success"] = self._flags(infos["success"], 'infos["success"]')
+        inner_reset = infos.get("inner_reset")
+        if inner_reset is None:
+            infos["inner_reset"] = self._no_inner_reset
+        else:
+            infos["inner_reset"] = self._flags(inner_reset, 'infos["inner_reset"]')
+        if "instance" in infos and (changed := infos["instance"] != self.instance).any():
+            slot = int(changed.argmax())
+            old, new = self.instance[slot], infos["instance"][slot]
+            self._fault(f"the hidden instance changed inside a rollout, from {old} to {new}", slot)
+        return infos
+
+    def _check_instance(self, slots: np.ndarray, wanted: np.ndarray | None) -> None:
+        if wanted is not None and (other := self.instance[slots] != wanted[slots]).any():
+            slot = int(slots[other.argmax()])
+            self._fault(f"asked for instance {wanted[slot]}, the environment took {self.instance[slot]}", slot)
+
+    def _fault(self, what: str, slot: int | None = None) -> NoReturn:
+        raise EnvironmentFault(f"{self._where(slot)}: {what}")
+
+    def _where(self, slot: int | None) -> str:
+        shown, which = (0, f"all {self.num_envs} slots, of which slot 0") if slot is None else (slot, f"slot {slot}")
+        return f"task {self.task.id}, {which}, seed {self.seeds[shown]}, step {self.t[shown]}"
+
+
+def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """The lowest and highest actions, both inclusive, of a batched space; None where it is no array."""
+    if isinstance(space, spaces.MultiDiscrete):  # a batch of Discrete
+        return space.start, space.start + space.nvec - 1
+    if isinstance(space, spaces.Box):  # a batch of Box, MultiDiscrete or MultiBinary
+        return space.low, space.high
+    return None, None
+
+
+def _short(value: Any) -> str:
+    return np.array2string(np.asarray(value), threshold=6, precision=4)
