@@ -1,0 +1,42 @@
+"""How many cores this process may use, which is often fewer than the machine has."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+#: Read by the thread pools of OpenMP, MKL and OpenBLAS when they load.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def available_cores(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> int:
+    """The cores granted by the scheduler's affinity, the container's quota and Slurm, whichever is least; at least 1.
+
+    `root` holds proc/ and sys/; it is another folder only in tests.
+    """
+    granted = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    granted += [math.ceil(quota) for quota in _quotas(root)]
+    if (slurm := environment.get("SLURM_CPUS_PER_TASK", "")).isdecimal():
+        granted.append(int(slurm))
+    return max(1, min(granted))
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """CPU quotas of this process's control group and of the groups above it, in cores (cgroup v2)."""
+    own = _text(root / "proc/self/cgroup").rpartition("0::/")[2].strip()
+    mount = root / "sys/fs/cgroup"
+    for folder in (mount / own, *(mount / own).parents):
+        quota, _, period = _text(folder / "cpu.max").strip().partition(" ")
+        if quota.isdecimal() and period.isdecimal() and int(period) > 0:
+            yield int(quota) / int(period)
+        if folder == mount:
+            return
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # another kernel, or not ours to read
+        return ""

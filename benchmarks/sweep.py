@@ -1,0 +1,203 @@
+"""Many runs at once: one process and one thread each; a run that fails or hangs ends alone.
+
+A child leads a process group of its own, so that whatever it started ends with it, and its standard input is a pipe
+of which this process holds the other end: should this process die in any way, the pipe closes and the child stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.cores import THREAD_VARIABLES
+from results.errors import UserError
+from results.schema import run_id
+from results.store import load, run_folder
+
+POLL_S = 0.2
+GRACE_S = 10.0  # to write the row `interrupted` before being killed
+TIMEOUT_S = {"smoke": 15 * 60.0, "laptop": 3 * 3600.0, "paper": 14 * 86400.0}  # several times the longest run
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be made. `agent` is a full id: `amago`, `amago@lr=3e-4`, `my_module:MyAgent`."""
+
+    task: str
+    agent: str
+    tier: str
+    seed: int
+
+    @property
+    def run_id(self) -> str:
+        return run_id(self.tier, self.task, self.agent, self.seed)
+
+
+@dataclass
+class State:
+    """Where a job stands. `progress` is what its run last reported; `log` is what its process printed."""
+
+    job: Job
+    log: Path
+    status: Literal["waiting", "running", "finished", "failed"] = "waiting"
+    message: str = ""
+    seconds: float = 0.0
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+
+def missing(jobs: Iterable[Job], root: Path) -> list[Job]:
+    """The jobs that neither the reference results nor the run folders under `root` hold as finished."""
+    jobs = list(dict.fromkeys(jobs))
+    rows = [row for tier in {job.tier for job in jobs} for row in load("runs", root, tier=tier)]
+    done = {row.run_id for row in rows if row.status == "finished"}
+    return [job for job in jobs if job.run_id not in done]
+
+
+def child_command(job: Job, root: Path) -> list[str]:
+    """The command line of a job's process."""
+    return [sys.executable, "-m", "benchmarks.sweep", job.task, job.agent, job.tier, str(job.seed), str(root)]
+
+
+def sweep(
+    jobs: Sequence[Job],
+    root: Path,
+    workers: int,
+    report: Callable[[Sequence[State]], None] = lambda states: None,
+    command: Callable[[Job, Path], list[str]] = child_command,
+    timeouts: Mapping[str, float] = TIMEOUT_S,
+) -> list[State]:
+    """Make the runs, `workers` at a time, and return how each ended; `report` is called a few times a second.
+
+    A run that takes longer than its tier's timeout (seconds) is ended and counts as failed. KeyboardInterrupt stops
+    all children cleanly and is raised again. Raises UserError for less than one worker.
+    """
+    if workers < 1:
+        raise UserError(f"a sweep needs at least 1 worker, got {workers}")
+    states = [State(job, _log_path(root, job)) for job in jobs]
+    waiting: list[State] = list(states)
+    running: list[_Child] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.append(_Child(waiting.pop(0), command, root))
+            running = [child for child in running if not child.ended(timeouts[child.state.job.tier])]
+            report(states)
+            if running:
+                time.sleep(POLL_S)
+    finally:
+        _stop(running)
+    report(states)
+    return states
+
+
+class _Child:
+    """The process of one running job; it keeps the job's state up to date."""
+
+    def __init__(self, state: State, command: Callable[[Job, Path], list[str]], root: Path) -> None:
+        self.state, self.root = state, root
+        self.folder = run_folder(root, state.job.tier, state.job.task, state.job.agent, state.job.seed)
+        state.status = "running"
+        state.log.parent.mkdir(parents=True, exist_ok=True)
+        with state.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command(state.job, root),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
+        self.started = time.monotonic()
+
+    def ended(self, timeout_s: float) -> bool:
+        self.state.seconds = time.monotonic() - self.started
+        with contextlib.suppress(OSError, ValueError):  # not there yet
+            self.state.progress = json.loads((self.folder / "progress.json").read_bytes())
+        code = self.process.poll()
+        if code is None and self.state.seconds > timeout_s:
+            _stop([self])
+            self.state.status, self.state.message = "failed", f"stopped: no end after {timeout_s:.0f} s"
+            return True
+        if code is None:
+            return False
+        self.kill_group()  # whatever the run started and left behind
+        self.state.status = "finished" if code == 0 else "failed"
+        self.state.message = "" if code == 0 else _last_words(self.state.log, code)
+        return True
+
+    def signal_group(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left in it
+            os.killpg(self.process.pid, number)
+
+    def kill_group(self) -> None:
+        self.signal_group(signal.SIGKILL)
+        self.process.wait()
+        if self.process.stdin:
+            self.process.stdin.close()
+
+
+def _stop(children: Iterable[_Child]) -> None:
+    """Ask all to stop, give them time to say so in their tables, then kill what is left."""
+    children = list(children)
+    try:
+        for child in children:
+            child.signal_group(signal.SIGINT)
+        deadline = time.monotonic() + GRACE_S
+        while any(child.process.poll() is None for child in children) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:  # also on a second Ctrl-C
+        for child in children:
+            child.kill_group()
+
+
+def _log_path(root: Path, job: Job) -> Path:
+    return run_folder(root, job.tier, job.task, job.agent, job.seed).with_suffix(".log")
+
+
+def _last_words(log: Path, code: int) -> str:
+    """The last line that a failed process printed, or how it ended."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    lines = log.read_text(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {code}")
+
+
+# --- in the child ----------------------------------------------------------------------------------------------------
+
+
+def _die_with_parent() -> None:
+    """Interrupt this process when the other end of standard input closes; kill its group if that does not help."""
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(GRACE_S)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _main(task: str, agent: str, tier: str, seed: str, root: str) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background ignores it
+    _die_with_parent()
+    from benchmarks.run import run
+
+    try:
+        run(task, agent, tier, int(seed), root=Path(root))
+    except UserError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
