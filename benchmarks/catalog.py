@@ -40,13 +40,14 @@ def tasks() -> Mapping[str, Task]:
 
 
 def _add(found: dict[str, Task], more: Iterable[Task], where: str) -> None:
-    more = list(more)
+    new: dict[str, Task] = {}  # all of them or none
     for task in more:
         if not isinstance(task, Task):
             raise TypeError(f"{where} gives a {type(task).__name__} among its tasks; it must give benchmarks.task.Task")
-        if task.id in found:
+        if task.id in found or task.id in new:
             raise ValueError(f"{where} gives task {task.id}, which exists already; choose another id")
-    found.update({task.id: task for task in more})
+        new[task.id] = task
+    found.update(new)
 
 
 def get_task(task_id: str) -> Task:
@@ -108,8 +109,8 @@ def foreign_task(env_id: str) -> Task:
 def _make_foreign(env_id: str, num_envs: int) -> SyncVectorEnv:
     try:
         return SyncVectorEnv([partial(gymnasium.make, env_id)] * num_envs, autoreset_mode=AutoresetMode.DISABLED)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise UserError(f"cannot make gymnasium environment {env_id}: {error}") from error
+    except Exception as error:  # a constructor may raise anything: a missing package, file or display
+        raise UserError(f"cannot make gymnasium environment {env_id}: {type(error).__name__}: {error}") from error
 
 
 def _packages(entry_point: object) -> tuple[str, ...]:

@@ -54,9 +54,10 @@ class TMaze(VectorEnv):
     costs 1/N unless it goes right. The first step of the active maze, which has to go left, is free whatever it does:
     the official code exempts it by its time, not by its place, and so do we.
 
-    `reset` takes `seed` (None; an int from which each slot's seed is derived; a list with an int or None a slot) and the
-    options `reset_mask` (bool [B], default all) and `instance` (int [B], 0: goal -1, 1: goal +1, default drawn). Infos:
-    `instance` int64 [B] and, from `step`, `success` bool [B].
+    `reset` takes `seed` (None: each slot's generator goes on; an int: each slot's seed is derived from it; a list:
+    an int or None for each slot) and the options `reset_mask` (bool [B], default all) and `instance` (int [B],
+    0: goal -1, 1: goal +1, default drawn). Infos: `instance` int64 [B] and, from `step`, `success` bool [B].
+    Raises ValueError for arguments of the wrong shape, type or range, and ResetNeeded for a step of a done slot.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED, "render_modes": []}  # noqa: RUF012 - gymnasium's declaration
@@ -86,21 +87,15 @@ class TMaze(VectorEnv):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         options = options or {}
         mask = self._checked("reset_mask", options.get("reset_mask", np.ones(self.num_envs, bool)), bool)
-        if seed is None or isinstance(seed, int):
-            seed = [None if seed is None else child(seed, slot) for slot in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ValueError(f"got {len(seed)} seeds for {self.num_envs} slots")
         slots = np.flatnonzero(mask)
-        for slot in slots:
-            if seed[slot] is not None:
-                self._generators[slot] = np.random.default_rng(seed[slot])
+        self._seed(seed, slots)
         if options.get("instance") is None:
-            instance = [self._generators[slot].integers(2) for slot in slots]
+            instance = np.array([self._generators[slot].integers(2) for slot in slots], np.int64)
         else:
             instance = self._checked("instance", options["instance"], np.integer)[slots]
             if not np.isin(instance, (0, 1)).all():
                 raise ValueError(f"option 'instance' must be 0 or 1 in each slot, got {instance}")
-        self._goal[slots] = 2 * np.asarray(instance) - 1
+        self._goal[slots] = 2 * instance - 1
         self._cell[slots], self._time[slots] = self._start, 0
         self._cue_left[slots], self._done[slots] = True, False
         self._observation[slots] = self._observe()[slots]
@@ -121,6 +116,19 @@ class TMaze(VectorEnv):
         self._observation = self._observe()
         infos = {"success": success, "instance": self._instance()}
         return self._observation.copy(), reward, self._done.copy(), self._done.copy(), infos
+
+    def _seed(self, seed: int | list[int | None] | None, slots: np.ndarray) -> None:
+        if seed is None:
+            return
+        if isinstance(seed, (int, np.integer)):
+            for slot in slots:
+                self._generators[slot] = np.random.default_rng(child(int(seed), int(slot)))
+            return
+        if len(seed) != self.num_envs:
+            raise ValueError(f"got {len(seed)} seeds for {self.num_envs} slots")
+        for slot in slots:
+            if seed[slot] is not None:
+                self._generators[slot] = np.random.default_rng(seed[slot])
 
     def _observe(self) -> np.ndarray:
         """What the cells show, float32 [B, 2]. The cue is used up by being shown."""
