@@ -1,0 +1,57 @@
+"""The tables as pandas frames, and the one frame that everything else starts from: the scores of runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pandas as pd
+
+from results import schema, store
+
+FIRST_TUNING_SEED = 1000  # seeds from here on chose hyper-parameters, so they judge nothing
+METRICS = ("return", "success")
+
+
+def load(table: str, root: Path | None = None, tier: str | None = None) -> pd.DataFrame:
+    """A table of `results` with its columns in order, empty if nothing has run. `tier` means nothing to `published`."""
+    rows = store.load(table, root=root, tier=tier)
+    return pd.DataFrame([dataclasses.asdict(row) for row in rows], columns=schema.columns(table))
+
+
+def scores(
+    root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """One row per run, in the order task, agent, seed. `task` is a shell pattern.
+
+    `return` and `success` are the means of the final evaluation's rollouts, `best_return` and `best_success` the
+    largest means over the whole training; all are NaN for a run that did not finish, and success where the task
+    defines none. `state` is `finished`, `failed` (also: finished without a final evaluation) or `unfinished`
+    (running or interrupted: not a result, either way). Tuning seeds are left out.
+    """
+    runs, curves = load("runs", root, tier), load("curves", root, tier)
+    keep = [
+        fnmatchcase(row.task, task) and row.seed < FIRST_TUNING_SEED and (agents is None or row.agent in agents)
+        for row in runs.itertuples()
+    ]
+    frame = runs.loc[keep, ["run_id", "task", "protocol", "agent", "tier", "seed", "env_steps", "wall_s"]].copy()
+    status = runs.loc[keep, "status"]
+    frame["state"] = status.where(status.isin(["finished", "failed"]), "unfinished")
+    final = curves[curves["final"].astype(bool)]
+    for metric in METRICS:
+        frame[metric] = frame["run_id"].map(final.groupby("run_id")[f"{metric}_mean"].last())
+        frame[f"best_{metric}"] = frame["run_id"].map(curves.groupby("run_id")[f"{metric}_mean"].max())
+    values = [*METRICS, *(f"best_{metric}" for metric in METRICS)]
+    frame[values] = frame[values].astype(float).where(frame["state"] == "finished")
+    frame.loc[(frame["state"] == "finished") & frame["return"].isna(), "state"] = "failed"
+    order = [natural(task) for task in frame["task"]]
+    rows = zip(order, frame["tier"], frame["protocol"], frame["agent"], frame["seed"], range(len(frame)), strict=True)
+    return frame.iloc[[row[-1] for row in sorted(rows)]].reset_index(drop=True)
+
+
+def natural(task: str) -> tuple[str, int]:
+    """A sorting key that puts passive-30 before passive-100."""
+    head, _, tail = task.rpartition("-")
+    return (head, int(tail)) if tail.isdigit() else (task, -1)

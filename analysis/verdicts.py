@@ -1,0 +1,279 @@
+"""Judges claims by their rules: a verdict, its reason, and the numbers behind it beside the published one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from analysis import frames, stats
+from analysis.claims import Claim, Rule
+from results.errors import UserError
+
+Outcome = Literal["supported", "contradicted", "inconclusive", "not run", "needs paper tier"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The evidence of one agent on one task. `share` is of seeds that comply; None where two agents are compared."""
+
+    task: str
+    agent: str
+    mean: stats.Estimate  # of the finished seeds
+    share: stats.Estimate | None
+    unfinished: int
+    protocols: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """Seeds that ended, failed ones among them."""
+        return self.mean.n + self.mean.failed
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the runs say about a claim. `p` is Holm-corrected over the figure; None unless two agents are compared."""
+
+    claim: Claim
+    outcome: Outcome
+    reason: str
+    parts: tuple[Part, ...]
+    test: stats.Comparison | None = None
+    p: float | None = None
+
+
+class _Tests(NamedTuple):
+    above: stats.Comparison  # agents[0] above agents[1]
+    below: stats.Comparison
+
+
+def load_verdicts(claims: Sequence[Claim], root: Path | None = None) -> list[Verdict]:
+    """Verdicts on the tables under `root` (default: `results.store.results_root()`)."""
+    return judge(claims, frames.scores(root))
+
+
+def judge(claims: Sequence[Claim], scores: pd.DataFrame) -> list[Verdict]:
+    """Verdicts in the order of the claims, from `frames.scores` of all tiers.
+
+    A claim sees the runs of its own tier only. Pass the claims of whole figures: p values are corrected over all
+    comparisons of a figure and tier, whether they have been run or not.
+    """
+    parts = [_parts(claim, scores) for claim in claims]
+    tests = [_tests(claim, part, scores) for claim, part in zip(claims, parts, strict=True)]
+    corrected = _correct(claims, tests)
+    verdicts = []
+    for i, claim in enumerate(claims):
+        if obstacle := _obstacle(claim, parts[i]):
+            verdicts.append(Verdict(claim, *obstacle, parts[i]))
+        elif (pair := tests[i]) is not None:
+            verdicts.append(_judge_comparison(claim, parts[i], pair, *corrected[i]))
+        else:
+            verdicts.append(_judge_shares(claim, parts[i]))
+    return verdicts
+
+
+def _parts(claim: Claim, scores: pd.DataFrame) -> tuple[Part, ...]:
+    return tuple(_part(claim, task, agent, scores) for task in claim.rule.tasks for agent in claim.rule.agents)
+
+
+def _cell(claim: Claim, task: str, agent: str, scores: pd.DataFrame) -> pd.DataFrame:
+    return scores[(scores["tier"] == claim.tier) & (scores["task"] == task) & (scores["agent"] == agent)]
+
+
+def _values(claim: Claim, task: str, agent: str, scores: pd.DataFrame) -> pd.Series:
+    """The score of each seed that ended, NaN for a failed one."""
+    ended = _cell(claim, task, agent, scores).query("state != 'unfinished'")
+    values = ended[claim.rule.metric]
+    if values[ended["state"] == "finished"].isna().any():
+        raise UserError(f"claim {claim.id}: {task} has no {claim.rule.metric}; judge it by another metric")
+    return values
+
+
+def _part(claim: Claim, task: str, agent: str, scores: pd.DataFrame) -> Part:
+    rule, cell = claim.rule, _cell(claim, task, agent, scores)
+    values = _values(claim, task, agent, scores)
+    share = None
+    if rule.kind != "comparison":
+        complies = values >= rule.threshold if rule.kind == "solved_share" else values <= rule.threshold
+        # NaN complies with neither, so a failed seed counts against the claim. Each bound has the rule's confidence.
+        share = stats.share_interval(
+            int(complies.sum()), len(values), failed=int(values.isna().sum()), confidence=2 * rule.confidence - 1
+        )
+    return Part(
+        task=task,
+        agent=agent,
+        mean=stats.mean_interval(values, failed="exclude"),
+        share=share,
+        unfinished=len(cell) - len(values),
+        protocols=tuple(sorted(cell.loc[values.index, "protocol"].unique())),
+    )
+
+
+def _obstacle(claim: Claim, parts: Sequence[Part]) -> tuple[Outcome, str] | None:
+    """Why the claim cannot be judged by these runs at all, or None."""
+    if not any(part.n for part in parts):
+        unfinished = sum(part.unfinished for part in parts)
+        reason = f"no finished run at the tier {claim.tier}" + (f", {unfinished} unfinished" if unfinished else "")
+        return ("needs paper tier" if claim.tier == "paper" else "not run"), reason
+    for task in claim.rule.tasks:
+        protocols = {protocol for part in parts if part.task == task for protocol in part.protocols}
+        if len(protocols) > 1:
+            return "inconclusive", f"{_short(task)} mixes the protocols {', '.join(sorted(protocols))}"
+    if claim.rule.kind == "comparison":
+        if empty := [part for part in parts if not part.mean.n]:
+            return "inconclusive", f"no finished run of {empty[0].agent} on {_short(empty[0].task)}"
+        for agent in claim.rule.agents:
+            n = sum(part.n for part in parts if part.agent == agent)
+            if n < claim.rule.minimum_seeds:
+                return "inconclusive", f"{agent} has {n} of the {claim.rule.minimum_seeds} seeds that the rule needs"
+    return None
+
+
+def _judge_shares(claim: Claim, parts: Sequence[Part]) -> Verdict:
+    outcomes = [_share_outcome(claim.rule, part) for part in parts]
+    for outcome in ("contradicted", "inconclusive"):
+        if reasons := [reason for found, reason in outcomes if found == outcome]:
+            return Verdict(claim, outcome, "; ".join(reasons), tuple(parts))
+    return Verdict(claim, "supported", "; ".join(reason for _, reason in outcomes), tuple(parts))
+
+
+def _share_outcome(rule: Rule, part: Part) -> tuple[Outcome, str]:
+    share, where = part.share, _short(part.task)
+    assert share is not None
+    if share.n < rule.minimum_seeds or share.low is None or share.high is None:
+        return "inconclusive", f"{where} has {share.n} of the {rule.minimum_seeds} seeds that the rule needs"
+    reason = f"{where} {round(share.value * share.n)} of {share.n}"
+    if share.low > rule.share:
+        return "supported", reason
+    return ("contradicted" if share.high < rule.share else "inconclusive"), reason
+
+
+def _tests(claim: Claim, parts: Sequence[Part], scores: pd.DataFrame) -> _Tests | None:
+    if claim.rule.kind != "comparison" or _obstacle(claim, parts):
+        return None
+    first, second = (
+        {task: _values(claim, task, agent, scores) for task in claim.rule.tasks} for agent in claim.rule.agents
+    )
+    return _Tests(stats.permutation_test(first, second), stats.permutation_test(second, first))
+
+
+def _correct(claims: Sequence[Claim], tests: Sequence[_Tests | None]) -> dict[int, tuple[float, float]]:
+    """Holm-corrected p of both directions for each comparison; one that could not be tested counts with p = 1."""
+    families: dict[tuple[str, str], list[int]] = {}
+    for i, claim in enumerate(claims):
+        if claim.rule.kind == "comparison":
+            families.setdefault((claim.figure, claim.tier), []).append(i)
+    corrected = {}
+    for members in families.values():
+        pairs = [tests[i] for i in members]
+        above = stats.holm([pair.above.p if pair else 1.0 for pair in pairs])
+        below = stats.holm([pair.below.p if pair else 1.0 for pair in pairs])
+        corrected |= dict(zip(members, zip(above, below, strict=True), strict=True))
+    return corrected
+
+
+def _judge_comparison(claim: Claim, parts: tuple[Part, ...], pair: _Tests, p_above: float, p_below: float) -> Verdict:
+    rule, test = claim.rule, pair.above
+    level = 1 - rule.confidence + 1e-12
+    said = f"difference {test.difference:.2f}, p = {p_above:.3g}"
+    if p_above <= level and test.difference >= rule.threshold:
+        return Verdict(claim, "supported", said, parts, test, p_above)
+    if p_below <= level:
+        return Verdict(
+            claim, "contradicted", f"{said}; {rule.agents[1]} above: p = {p_below:.3g}", parts, test, p_above
+        )
+    if p_above <= level:
+        said += f", below the {rule.threshold:g} that the rule asks for"
+    elif test.smallest_p > level:
+        said += f"; these seeds cannot give less than {test.smallest_p:.3g}"
+    return Verdict(claim, "inconclusive", said, parts, test, p_above)
+
+
+def _short(task: str) -> str:
+    return task.rsplit("/", 1)[-1]
+
+
+# --- to be read -----------------------------------------------------------------------------------------------------
+
+
+def to_frame(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """One row per claim, task and agent, with numbers as numbers (share and its bounds, mean, p, published)."""
+    rows = []
+    for verdict in verdicts:
+        claim = verdict.claim
+        for part in verdict.parts:
+            share = part.share
+            rows.append(
+                {
+                    "claim": claim.id,
+                    "verdict": verdict.outcome,
+                    "tier": claim.tier,
+                    "restates": claim.restates or "",
+                    "published": claim.published.value,
+                    "task": part.task,
+                    "agent": part.agent,
+                    "n": part.n,
+                    "failed": part.mean.failed,
+                    "mean": part.mean.value,
+                    "share": share.value if share else None,
+                    "share_low": share.low if share else None,
+                    "share_high": share.high if share else None,
+                    "p": verdict.p,
+                    "reason": verdict.reason,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def to_text(verdicts: Sequence[Verdict]) -> str:
+    """The verdicts as a page of text; a restated claim says at once that it is not the paper's."""
+    return "\n\n".join("\n".join(_lines(verdict)) for verdict in verdicts)
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    claim = verdict.claim
+    origin = f"restates {claim.restates} at the tier {claim.tier}; not the paper's claim" if claim.restates else "paper"
+    lines = [
+        f"{claim.id}: {verdict.outcome.upper()} ({verdict.reason})   [{origin}]",
+        f"  claim      {claim.statement}",
+        f"  published  {claim.published.value:g} ({claim.published.where}); {claim.source}",
+        f"  rule       {_rule(claim.rule)}",
+    ]
+    lines += [f"  measured   {_evidence(part)}" for part in verdict.parts if part.n or part.unfinished]
+    if claim.note:
+        lines.append(f"  note       {claim.note}")
+    return lines
+
+
+def _rule(rule: Rule) -> str:
+    if rule.kind == "comparison":
+        return (
+            f"{rule.agents[0]} above {rule.agents[1]} by {rule.threshold:g} or more, exact permutation test at "
+            f"{1 - rule.confidence:.2g} (Holm over the figure), {rule.minimum_seeds} seeds each"
+        )
+    sign = ">=" if rule.kind == "solved_share" else "<="
+    return (
+        f"more than {rule.share:.0%} of the seeds have {rule.metric} {sign} {rule.threshold:g} on every task, "
+        f"{rule.confidence:.0%} binomial bound, {rule.minimum_seeds} seeds a task"
+    )
+
+
+def _evidence(part: Part) -> str:
+    mean = "none" if part.mean.value is None else f"{part.mean.value:.3f}"
+    text = f"{_short(part.task)}, {part.agent}: mean {mean}{_bounds(part.mean)}, n = {part.n}"
+    if part.mean.failed:
+        text += f", {part.mean.failed} failed"
+    if part.unfinished:
+        text += f", {part.unfinished} unfinished"
+    if part.share and part.share.value is not None:
+        text += f"; share of seeds {part.share.value:.2f}{_bounds(part.share)}"
+    return text
+
+
+def _bounds(estimate: stats.Estimate) -> str:
+    if estimate.low is None:
+        return f" ({estimate.kind}: no interval)" if estimate.kind != "empty" else ""
+    return f" [{estimate.low:.2f}, {estimate.high:.2f}] {estimate.confidence:.0%} {estimate.kind}"

@@ -1,0 +1,86 @@
+"""Synthetic result tables, written through the real store."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+from results import schema
+from results.store import TableWriter, run_folder
+
+TMAZE = "long_term_memory/tmaze/passive-"
+
+
+def write_run(
+    root: Path,
+    task: str,
+    agent: str,
+    seed: int,
+    score: float,
+    tier: str = "laptop",
+    best: float | None = None,
+    status: str | None = None,
+    protocol: str = "abcd1234",
+) -> None:
+    """One run whose final return is `score`; NaN is a failed run. `best` is the return of an evaluation before."""
+    status = status or ("failed" if math.isnan(score) else "finished")
+    keys = {
+        "run_id": schema.run_id(tier, task, agent, seed),
+        "protocol": protocol,
+        "task": task,
+        "agent": agent,
+        "tier": tier,
+        "seed": seed,
+    }
+    zeros = dict.fromkeys(["tokens", "collect_s", "learn_s", "evaluate_s", "peak_rss_mb"], 0)
+    texts = dict.fromkeys(["message", "commit", "config", "device", "attention", "dtype", "torch", "python"], "")
+    run = schema.Run(
+        **keys, **zeros, **texts, status=status, dirty=False, parameters=None, threads=1, updates=10,
+        env_steps=1000 + seed, wall_s=60.0 + seed, started="2025-01-01T00:00:00Z",
+    )  # fmt: skip
+    folder = run_folder(root, tier, task, agent, seed)
+    with TableWriter(folder / "runs.csv", "runs") as writer:
+        writer.append(run)
+    with TableWriter(folder / "curves.csv", "curves") as writer:
+        evaluations = [(best, False)] if best is not None else []
+        evaluations += [(score, True)] if status == "finished" else []
+        for number, (value, final) in enumerate(evaluations):
+            quartiles = dict.fromkeys(["return_mean", "return_median", "return_q1", "return_q3"], value)
+            success = max(0.0, value)
+            writer.append(
+                schema.Curve(
+                    **keys,
+                    **quartiles,
+                    split="same",
+                    evaluation=number,
+                    final=final,
+                    env_steps=500 * (number + 1),
+                    updates=number,
+                    wall_s=1.0,
+                    success_mean=success,
+                    rollouts=100,
+                )  # fmt: skip
+            )
+
+
+@pytest.fixture(name="write_run")
+def write_run_fixture(tmp_path: Path) -> Callable[..., None]:
+    """`write_run(task, agent, seed, score, ...)` under the test's results root."""
+    return partial(write_run, tmp_path)
+
+
+Scores = Mapping[tuple[int, str], Sequence[float]]
+
+
+@pytest.fixture
+def write_tmaze(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the runs of {(corridor, agent): final returns of seeds 0, 1, ...} and returns the results root."""
+
+    def write(returns: Scores, **kwargs: object) -> Path:
+        for (corridor, agent), values in returns.items():
+            for seed, value in enumerate(values):
+                write_run(tmp_path, f"{TMAZE}{corridor}", agent, seed, value, **kwargs)  # type: ignore[arg-type]
+        return tmp_path
+
+    return write
