@@ -49,7 +49,7 @@ class Summary:
 
 
 def evaluation_seeds(task_id: str, which: int | Literal["final"]) -> np.random.SeedSequence:
-    """The root of an evaluation's seeds. It knows the task and which evaluation it is, no agent and no training seed."""
+    """The root of an evaluation's seeds. It depends on the task and on which evaluation it is, never on the run."""
     return child(0, task_id, "evaluate", which)
 
 

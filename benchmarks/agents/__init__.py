@@ -48,8 +48,10 @@ def agent_id(base: str, settings: Mapping[str, str]) -> str:
 
 def check_agent(base: str) -> None:
     """Raises UserError with the nearest names where no agent has this id."""
+    if base in SIMPLE or ":" in base:
+        return  # without the import of torch that the presets cost
     known = agents()
-    if ":" not in base and base not in known:
+    if base not in known:
         near = difflib.get_close_matches(base, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}, or module:Class"
         raise UserError(f"unknown agent {base!r}; {hint}")

@@ -1,0 +1,112 @@
+"""The suite from Python.
+
+run = api.run("long_term_memory/tmaze/passive-10", "amago")
+run = api.load("long_term_memory/tmaze/passive-10", "amago")
+run.rows("curves")               # a DataFrame
+run.act(observation)             # play any environment of the same spaces
+run.evaluate(rollouts=100)       # the very rollouts of the final evaluation
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.spaces import Space
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+
+from amago_core.seeding import child
+from benchmarks.agents import make_agent, parse_agent
+from benchmarks.agents.protocol import Agent, VectorStep
+from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS, EpisodeRecord, evaluate, evaluation_seeds
+from benchmarks.run import Plan, plan
+from benchmarks.run import run as run_to_folder
+from benchmarks.task import Task
+from results.errors import UserError
+from results.protocols import read_json
+from results.store import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass
+class LoadedRun:
+    """A finished run: its policy (`agent`), its task and its rows.
+
+    `act` plays one environment and remembers; `agent.act` is the policy for a batch of slots.
+    """
+
+    folder: Path
+    task: Task
+    agent: Agent
+    seed: int
+    _spaces: tuple[Space, Space] = field(repr=False)  # observation and action, of one environment
+    _memory: Any = field(default=None, repr=False)
+    _rng: np.random.Generator | None = field(default=None, repr=False)
+
+    def act(self, observation: Any, reward: float = 0.0, first: bool = False, inner_reset: bool = False) -> Any:
+        """The action for one plain environment. `reward` is that of the step before; `first` starts a new rollout.
+
+        The first call starts a rollout too. Draws come from a stream of the run's seed, begun at loading.
+        """
+        if self._rng is None:
+            self._rng = np.random.default_rng(child(self.seed, self.task.id, "act"))
+            first = True
+        observation_space, action_space = self._spaces
+        batch = concatenate(observation_space, [observation], create_empty_array(observation_space, 1))
+        step = VectorStep(batch, np.array([reward], np.float32), np.array([first]), np.array([inner_reset]))
+        actions, self._memory = self.agent.act(step, self._memory, self._rng)
+        return next(iter(iterate(batch_space(action_space, 1), actions)))
+
+    def evaluate(self, rollouts: int = FINAL_ROLLOUTS, slots: int = SLOTS) -> list[EpisodeRecord]:
+        """Play whole rollouts by the harness's rule; with the defaults those of the final evaluation."""
+        return evaluate(self.agent, self.task, evaluation_seeds(self.task.id, "final"), rollouts, slots)
+
+    def rows(self, table: str) -> pd.DataFrame:
+        """The run's rows of `episodes`, `curves` or `runs`."""
+        import pandas as pd
+
+        return pd.DataFrame(read_table(self.folder / f"{table}.csv", table))
+
+
+def run(
+    task: str | Task, agent: str, tier: str = "smoke", seed: int = 0, *, root: Path | None = None, **settings: object
+) -> LoadedRun:
+    """Train and evaluate, or find it done, and load. `settings` are the agent's, as in `--set lr=3e-4`."""
+    texts = {key: str(value) for key, value in settings.items()}
+    run_to_folder(task, agent, tier, seed, texts, root=root)
+    return _load(plan(task, agent, tier, seed, texts, root=root))
+
+
+def load(
+    run: str | Path | Task, agent: str | None = None, tier: str = "smoke", seed: int = 0, *, root: Path | None = None
+) -> LoadedRun:
+    """A finished run, by its folder alone or by task, agent, tier and seed. Raises UserError where there is none.
+
+    The rows of `results/reference/` have no weights: only runs made here can be loaded.
+    """
+    if agent is not None:
+        return _load(plan(run if isinstance(run, Task) else str(run), agent, tier, seed, root=root))
+    if isinstance(run, Task):
+        raise UserError("load() of a task needs the agent, the tier and the seed too")
+    folder = Path(run)
+    config = read_json(folder / "config.json")
+    planned = plan(config["task"], config["agent"], config["tier"], config["seed"], threads=config["threads"])
+    return _load(planned, folder)
+
+
+def _load(planned: Plan, folder: Path | None = None) -> LoadedRun:
+    folder = folder or planned.folder
+    checkpoint = folder / "checkpoint"
+    if not (checkpoint / "done").exists():
+        raise UserError(f"{folder} holds no finished run; `amago-bench run` makes it")
+    with contextlib.closing(planned.task.make(1)) as envs, tempfile.TemporaryDirectory() as scratch:
+        spaces = envs.single_observation_space, envs.single_action_space
+        agent = make_agent(planned.base, planned.spec(envs, Path(scratch)))
+        agent.load(checkpoint)
+    return LoadedRun(folder, planned.task, agent, planned.seed, spaces)

@@ -1,0 +1,187 @@
+"""What a run writes while it runs: its rows, progress.json, log.txt and the mirrors."""
+
+from __future__ import annotations
+
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.agents.protocol import Progress
+from benchmarks.evaluate import EpisodeRecord, Summary
+from benchmarks.mirror import Mirror, TensorBoard, WandB
+from results.protocols import protocol_id
+from results.schema import Curve, Episode, Run, Status
+from results.store import TableWriter
+from results.tablefile import replace_file
+
+if TYPE_CHECKING:
+    from benchmarks.run import Plan
+
+EVERY_S = 0.5  # between two writes of progress.json: an agent may reach safe points far more often
+
+
+class Recorder:
+    """Owns the files of one run's folder; a context manager. `say` gets each line that a watching person wants."""
+
+    def __init__(self, planned: Plan, *, wandb: bool, say: Callable[[str], object]) -> None:
+        self._plan, self._say = planned, say
+        self._start = time.perf_counter()
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._commit, self._dirty = _git_state()
+        self._protocol = protocol_id(planned.protocol)
+        self._description: dict[str, Any] = {}
+        self._progress, self._env_steps = Progress(), 0
+        self._evaluate_s, self._last_return, self._written = 0.0, None, 0.0
+        folder = planned.folder
+        with ExitStack() as stack:  # closes what is open if a later line fails
+            self._log = stack.enter_context(open(folder / "log.txt", "a", encoding="utf-8", buffering=1))
+            self._tables = {
+                name: stack.enter_context(TableWriter(folder / f"{name}.csv", name))
+                for name in ("runs", "curves", "episodes")
+            }
+            self._mirrors: list[Mirror] = [TensorBoard(folder / "tensorboard")]
+            if wandb:
+                self._mirrors.append(WandB(folder, planned.run_id, planned.config))
+            for mirror in self._mirrors:
+                stack.callback(mirror.close)
+            self.log(f"{planned.run_id} begins")
+            self.status("running")
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def log(self, text: str) -> None:
+        self._log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n")
+
+    def describe(self, description: Mapping[str, Any]) -> None:
+        """What the agent says of itself, for the columns parameters, device, attention and dtype."""
+        self._description = dict(description)
+
+    def progress(self, progress: Progress, env_steps: int) -> None:
+        """A safe point."""
+        self._progress, self._env_steps = progress, env_steps
+        if time.perf_counter() - self._written >= EVERY_S:
+            self._write_progress("running")
+            self._mirror({f"train/{name}": value for name, value in progress.metrics.items()})
+
+    def evaluation(
+        self, episodes: Sequence[EpisodeRecord], summary: Summary, index: int, final: bool, seconds: float
+    ) -> None:
+        """The rows of one evaluation."""
+        self._evaluate_s += seconds
+        self._last_return = summary.return_mean
+        keys = self._keys() | {
+            "split": self._plan.split,
+            "evaluation": index,
+            "final": final,
+            "env_steps": self._env_steps,
+            "updates": self._progress.updates,
+        }
+        for episode in episodes:
+            self._tables["episodes"].append(Episode(**keys, **asdict(episode)))
+        self._tables["curves"].append(Curve(**keys, wall_s=self._wall_s(), **asdict(summary)))
+        numbers = {name: value for name, value in asdict(summary).items() if value is not None}
+        self._mirror({f"evaluation/{name}": value for name, value in numbers.items()})
+        self._write_progress("running")
+        line = (
+            f"{self._plan.run_id}  {self._env_steps} of {self._plan.budget.env_steps} steps  "
+            f"return {summary.return_mean:.3f} over {summary.rollouts} rollouts{' (final)' if final else ''}"
+        )
+        self.log(line)
+        self._say(line)
+
+    def status(self, status: Status, message: str = "") -> None:
+        """A row of the table of runs; the last one counts."""
+        described = self._description
+        row = Run(
+            **self._keys(),
+            status=status,
+            message=message,
+            commit=self._commit,
+            dirty=self._dirty,
+            config=json.dumps(self._plan.config, sort_keys=True, separators=(",", ":")),
+            env_steps=self._env_steps,
+            updates=self._progress.updates,
+            tokens=self._progress.tokens,
+            parameters=described.get("parameters"),
+            collect_s=self._progress.collect_s,
+            learn_s=self._progress.learn_s,
+            evaluate_s=self._evaluate_s,
+            wall_s=self._wall_s(),
+            peak_rss_mb=_peak_rss_mb(),
+            device=described.get("device", ""),
+            attention=described.get("attention", ""),
+            dtype=described.get("dtype", ""),
+            threads=self._plan.threads,
+            torch=version("torch"),
+            python=platform.python_version(),
+            started=self._started,
+        )
+        self._tables["runs"].append(row)
+        self._write_progress(status)
+        self.log(f"{status} {message}")
+
+    def _keys(self) -> dict[str, Any]:
+        planned = self._plan
+        return {
+            "run_id": planned.run_id,
+            "protocol": self._protocol,
+            "task": planned.task.id,
+            "agent": planned.agent,
+            "tier": planned.tier,
+            "seed": planned.seed,
+        }
+
+    def _wall_s(self) -> float:
+        return time.perf_counter() - self._start
+
+    def _write_progress(self, status: Status) -> None:
+        self._written = time.perf_counter()
+        content = {
+            "run_id": self._plan.run_id,
+            "status": status,
+            "env_steps": self._env_steps,
+            "total": self._plan.budget.env_steps,
+            "updates": self._progress.updates,
+            "return": self._last_return,
+            "wall_s": self._wall_s(),
+        }
+        replace_file(self._plan.folder / "progress.json", json.dumps(content).encode())
+
+    def _mirror(self, values: Mapping[str, float]) -> None:
+        if values:
+            for mirror in self._mirrors:
+                mirror.scalars(values, self._env_steps)
+
+
+def _git_state() -> tuple[str, bool]:
+    """The commit of the code and whether tracked code was changed since; ("", False) outside a checkout."""
+
+    def git(*arguments: str) -> str:
+        root = Path(__file__).resolve().parents[1]
+        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results/reference")
+        return git("rev-parse", "HEAD").strip(), bool(changed.strip())
+    except (OSError, subprocess.CalledProcessError):
+        return "", False
+
+
+def _peak_rss_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10  # bytes there, KiB elsewhere

@@ -1,0 +1,294 @@
+"""One run, from nothing to its final evaluation and its rows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from amago_core.seeding import child
+from benchmarks.agents import agent_id, check_agent, make_agent, parse_agent
+from benchmarks.agents.protocol import Agent, AgentSpec, ContractError, Progress
+from benchmarks.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
+from benchmarks.harness_env import HarnessEnv
+from benchmarks.mirror import check_wandb
+from benchmarks.record import Recorder
+from benchmarks.task import Budget, Task
+from results.errors import UserError
+from results.protocols import protocol_id, read_json
+from results.schema import run_id
+from results.store import read_table, results_root, run_folder
+from results.tablefile import replace_file
+
+IDLE_YIELDS = 10_000  # safe points in a row without an environment step: the agent will never use its budget up
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run, all names resolved."""
+
+    task: Task
+    base: str  # the agent without its settings
+    settings: Mapping[str, str]
+    tier: str
+    seed: int
+    threads: int
+    root: Path
+
+    @property
+    def agent(self) -> str:
+        return agent_id(self.base, self.settings)
+
+    @property
+    def run_id(self) -> str:
+        return run_id(self.tier, self.task.id, self.agent, self.seed)
+
+    @property
+    def folder(self) -> Path:
+        return run_folder(self.root, self.tier, self.task.id, self.agent, self.seed)
+
+    @property
+    def budget(self) -> Budget:
+        return self.task.budget(self.tier)
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """What makes the scores of two runs comparable (results/protocols.py)."""
+        return {
+            "task": self.task.id,
+            "horizon": self.task.horizon,
+            "time_limit": self.task.time_limit,
+            "split": self.split,
+            "evaluation": {
+                "rollouts": FINAL_ROLLOUTS,
+                "slots": SLOTS,
+                "policy": "sampled" if self.task.sample_actions else "mode",
+                "instances": self.task.instances,
+            },
+            "packages": {name: _version(name) for name in sorted(self.task.packages)},
+        }
+
+    @property
+    def split(self) -> str:
+        return "test" if "test" in self.task.splits else "same"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What decides the run's result beside its id and the code: the column `config`, and config.json."""
+        budget = {key: value for key, value in asdict(self.budget).items() if key != "seeds"}
+        return {"budget": budget, "settings": dict(self.settings), "threads": self.threads}
+
+    def spec(self, envs: VectorEnv, folder: Path) -> AgentSpec:
+        return AgentSpec(
+            task=self.task,
+            tier=self.tier,
+            seed=self.seed,
+            observation_space=envs.single_observation_space,
+            action_space=envs.single_action_space,
+            num_envs=self.budget.num_envs,
+            env_steps=self.budget.env_steps,
+            settings=self.settings,
+            threads=self.threads,
+            folder=folder,
+        )
+
+
+def plan(
+    task: str | Task,
+    agent: str,
+    tier: str = "smoke",
+    seed: int = 0,
+    settings: Mapping[str, str] | None = None,
+    *,
+    root: Path | None = None,
+    threads: int = 1,
+) -> Plan:
+    """Resolve the names of a run. Raises UserError for an unknown task, agent or tier."""
+    if isinstance(task, str):
+        from benchmarks.catalog import get_task
+
+        task = get_task(task)
+    task.budget(tier)
+    if seed < 0:
+        raise UserError(f"seed {seed} is negative; seeds are 0, 1, 2, ...")
+    base, own = parse_agent(agent)
+    check_agent(base)
+    return Plan(task, base, {**own, **(settings or {})}, tier, seed, threads, root or results_root())
+
+
+def run(
+    task: str | Task,
+    agent: str,
+    tier: str = "smoke",
+    seed: int = 0,
+    settings: Mapping[str, str] | None = None,
+    *,
+    root: Path | None = None,
+    replace: bool = False,
+    threads: int = 1,
+    wandb: bool = False,
+    say: Callable[[str], object] = print,
+) -> Path:
+    """Train an agent on a task, evaluate it, write its rows; return the run's folder.
+
+    A finished run is left as it is. An interrupted or failed one starts afresh. Raises UserError for an unknown name,
+    and where the folder holds a run of another configuration or protocol, unless `replace`; what stops the run is
+    raised again after it has been written to the run's table.
+    """
+    planned = plan(task, agent, tier, seed, settings, root=root, threads=threads)
+    if wandb:
+        check_wandb()  # before anything is cleared away
+    if not replace and _is_finished(planned):
+        say(f"{planned.run_id} is finished already: {planned.folder}")
+        return planned.folder
+    # Exact resume (DESIGN idea 7) will go on from checkpoint/ here instead of clearing an unfinished run away.
+    if planned.folder.exists():
+        shutil.rmtree(planned.folder)
+    _write_json(planned.folder / "protocol.json", planned.protocol)
+    _write_json(planned.folder / "config.json", _identity(planned))
+    with Recorder(planned, wandb=wandb, say=say) as record:
+        try:
+            message = _Training(planned, record).run()
+        except KeyboardInterrupt:
+            record.status("interrupted", "interrupted; the same command starts it again")
+            raise
+        except BaseException as error:
+            record.log(traceback.format_exc())
+            with contextlib.suppress(UserError):  # of a full disk: the first error is the one to show
+                record.status("failed", f"{type(error).__name__}: {error}")
+            raise
+        record.status("finished", message)
+    return planned.folder
+
+
+class _Training:
+    """The loop: learn to the next mark, evaluate, and at the end save and evaluate once more."""
+
+    def __init__(self, planned: Plan, record: Recorder) -> None:
+        self._plan, self._record = planned, record
+        self._returns: list[float] = []  # of the evaluations so far
+        self._reached = 0  # marks, which number the evaluations; a safe point may pass several
+
+    def run(self) -> str:
+        """Returns why training ended before its budget, or nothing."""
+        task, budget = self._plan.task, self._plan.budget
+        scratch = self._plan.folder / "scratch"
+        scratch.mkdir()
+        root = child(self._plan.seed, task.id)
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, scratch)
+            raw = stack.enter_context(contextlib.closing(task.make(budget.num_envs)))
+            arena = stack.enter_context(contextlib.closing(task.make(SLOTS)))
+            agent = make_agent(self._plan.base, self._plan.spec(raw, scratch))
+            if "torch" in sys.modules:  # whichever agent brought it; nothing is imported for the sake of this line
+                sys.modules["torch"].set_num_threads(self._plan.threads)
+            self._record.describe(agent.describe() if hasattr(agent, "describe") else {})
+            message = self._learn(agent, HarnessEnv(raw, task, root, "train"), child(root, "agent"), arena)
+            save_checkpoint(agent, self._plan.folder / "checkpoint")
+            self._evaluate(agent, arena, final=True, index=self._reached)
+        return message
+
+    def _learn(self, agent: Agent, envs: HarnessEnv, seeds: np.random.SeedSequence, arena: VectorEnv) -> str:
+        """Learn until the budget is used up, the task is solved, or the agent has learnt all it can."""
+        budget = self._plan.budget
+        marks = [budget.env_steps * k // budget.evaluations for k in range(1, budget.evaluations)]
+        points = agent.learn(envs, seeds)
+        if not isinstance(points, Iterator):
+            raise ContractError(f"learn() must return an iterator (write it with yield), not {type(points).__name__}")
+        with contextlib.ExitStack() as stack:
+            if isinstance(points, Generator):
+                stack.callback(points.close)
+            for progress in self._safe_points(points, envs):
+                self._record.progress(progress, envs.env_steps)
+                if envs.env_steps >= budget.env_steps:
+                    return ""
+                passed = sum(envs.env_steps >= mark for mark in marks)
+                if passed > self._reached:
+                    self._reached = passed
+                    self._evaluate(agent, arena, final=False, index=passed - 1)
+                    if self._is_solved():
+                        return f"solved: two evaluations in a row returned {budget.stop_return:g} or more"
+        return f"learn() ended by itself after {envs.env_steps} steps"
+
+    def _safe_points(self, points: Iterator[Any], envs: HarnessEnv) -> Iterator[Progress]:
+        """The agent's safe points, checked: at least one, each a Progress, and steps taken between them."""
+        progress, idle, steps = None, 0, 0
+        for progress in points:
+            if not isinstance(progress, Progress):
+                raise ContractError(f"learn() must yield Progress, it yielded {type(progress).__name__}")
+            idle = 0 if envs.env_steps > steps else idle + 1
+            steps = envs.env_steps
+            if idle >= IDLE_YIELDS:
+                raise ContractError(f"learn() yielded {idle} times without a step of its environments; end it instead")
+            yield progress
+        if progress is None:
+            raise ContractError(
+                f"learn() ended after {envs.env_steps} steps without a yield; it must yield once or more"
+            )
+
+    def _is_solved(self) -> bool:
+        stop, last = self._plan.budget.stop_return, self._returns[-2:]
+        return stop is not None and len(last) == 2 and min(last) >= stop
+
+    def _evaluate(self, agent: Agent, arena: VectorEnv, *, final: bool, index: int) -> None:
+        start = time.perf_counter()
+        task = self._plan.task
+        rollouts = FINAL_ROLLOUTS if final else INTERMEDIATE_ROLLOUTS
+        episodes = evaluate(agent, task, evaluation_seeds(task.id, "final" if final else index), rollouts, SLOTS, arena)
+        summary = summarise(episodes)
+        self._record.evaluation(episodes, summary, index, final, time.perf_counter() - start)
+        self._returns.append(summary.return_mean)
+
+
+def save_checkpoint(agent: Agent, folder: Path) -> None:
+    """The agent's files and then an empty file `done`, moved into place in one rename: all of it or nothing."""
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    agent.save(temporary)
+    (temporary / "done").touch()
+    if folder.exists():
+        shutil.rmtree(folder)
+    os.replace(temporary, folder)
+
+
+def _is_finished(planned: Plan) -> bool:
+    """Whether the folder holds this very run, finished. Raises UserError where it holds another."""
+    config, table = planned.folder / "config.json", planned.folder / "runs.csv"
+    if not config.exists() and not table.exists():
+        return False
+    before, now = read_json(config), _identity(planned)
+    if changed := sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)):
+        shown = "; ".join(f"{key}: {json.dumps(before.get(key))} -> {json.dumps(now.get(key))}" for key in changed)
+        raise UserError(f"{planned.folder} holds a run with another {shown}; give --replace to delete it and run anew")
+    rows = read_table(table, "runs") if table.exists() else []
+    return bool(rows) and rows[-1].status == "finished"
+
+
+def _identity(planned: Plan) -> dict[str, Any]:
+    names = {"task": planned.task.id, "agent": planned.agent, "tier": planned.tier, "seed": planned.seed}
+    return {"run_id": planned.run_id, **names, "protocol": protocol_id(planned.protocol), **planned.config}
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, f"{json.dumps(content, indent=2)}\n".encode())
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
