@@ -1,0 +1,1 @@
+"""The training core of AMAGO: torch, numpy and gymnasium, and no knowledge of any benchmark."""

@@ -1,0 +1,79 @@
+"""Playing an agent: one step in every slot at a time, with the sequence model's cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from amago_core.agent import Agent
+from amago_core.sequences import Batch, Packing
+
+
+class Actor:
+    """The memory of an agent in B slots: the cache, the previous actions, the timesteps of the rollouts.
+
+    Memory is cleared where a rollout begins and nowhere else: not at inner episodes and not between calls
+    (pitfall 9).
+
+    Attributes:
+        previous: stored action that each slot executed last; the caller writes it after every step.
+        position: timestep of the rollout that the last step was for [B].
+    """
+
+    def __init__(self, agent: Agent, slots: int) -> None:
+        self.agent = agent
+        self.cache = agent.sequence_model.new_cache(slots)
+        codec = agent.actions
+        self.previous: npt.NDArray[Any] = np.full((slots, *codec.row_shape), codec.blank, codec.dtype)
+        self.position = np.zeros(slots, np.int64)
+        self._packing = Packing(np.ones(slots, np.int64), agent.device)
+
+    def step(
+        self,
+        rows: npt.NDArray[np.float32],
+        reward: npt.NDArray[np.float32],
+        first: npt.NDArray[np.bool_],
+        inner_reset: npt.NDArray[np.bool_],
+        rng: np.random.Generator,
+        sample: bool,
+    ) -> npt.NDArray[Any]:
+        """Stored actions [B] or [B, A] for stored observation rows [B, row].
+
+        Args:
+            rows: see `ObservationCodec.store`.
+            reward: of the step before [B], 0 where first.
+            first: a rollout begins here [B].
+            inner_reset: an inner episode begins here [B].
+            rng: of the action samples.
+            sample: sample the policy, or take its mode.
+        """
+        self.position = np.where(first, 0, self.position + 1)
+        if first.any():
+            self.previous = self.previous.copy()
+            self.previous[first] = self.agent.actions.blank
+        with torch.inference_mode():
+            policy = self.agent.heads.policy(self._state(rows, reward, first | inner_reset))
+        return self.agent.heads.act(policy, rng, sample).astype(self.agent.actions.dtype)
+
+    def _state(
+        self, rows: npt.NDArray[np.float32], reward: npt.NDArray[np.float32], reset: npt.NDArray[np.bool_]
+    ) -> Tensor:
+        agent = self.agent
+        if agent.training:
+            agent.eval()
+        position = torch.from_numpy(self.position).to(agent.device)
+        token = Batch(
+            packing=self._packing,
+            observation=torch.from_numpy(rows).to(agent.device),
+            action=torch.from_numpy(self.previous).to(agent.device),
+            reward=torch.from_numpy(reward).to(agent.device),
+            terminal=torch.zeros(len(rows), dtype=torch.bool),
+            reset=torch.from_numpy(reset).to(agent.device),
+            position=position,
+        )
+        state: Tensor = agent.sequence_model.step(agent.encoder(token), self.cache, position)
+        return state

@@ -1,0 +1,134 @@
+"""The AMAGO agent: one sequence model under an actor-critic, and the losses of the paper line by line (A.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from gymnasium import Space
+from torch import Tensor, nn
+
+from amago_core.config import Config, Rollout
+from amago_core.nets import attention
+from amago_core.nets.encoders import TimestepEncoder
+from amago_core.nets.heads import ContinuousHeads, DiscreteHeads, Heads
+from amago_core.nets.popart import PopArt
+from amago_core.nets.recurrent import GRU, Memoryless
+from amago_core.nets.sequence_model import SequenceModel
+from amago_core.nets.transformer import Transformer
+from amago_core.seeding import child, integer_seed, torch_generator
+from amago_core.sequences import Batch
+from amago_core.spaces import ActionCodec, ObservationCodec
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The loss and its parts, scalars."""
+
+    total: Tensor
+    critic: Tensor
+    online: Tensor
+    offline: Tensor
+    accepted: Tensor  # share of transitions that the advantage filter lets through
+    value: Tensor  # mean target in units of scaled return, at the acting discount
+
+
+class Agent(nn.Module):
+    """Networks and losses.
+
+    Args:
+        config: hyper-parameters.
+        observation_space, action_space: of one environment.
+        rollout: horizon and time limit of the task.
+        seed: root of the agent's streams (weights, dropout and samples).
+        device: where the networks live.
+
+    Raises:
+        UnsupportedSpace: a space that the core cannot train on.
+    """
+
+    discounts: Tensor
+
+    def __init__(
+        self,
+        config: Config,
+        observation_space: Space,
+        action_space: Space,
+        rollout: Rollout,
+        seed: np.random.SeedSequence,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__()
+        self.config, self.rollout, self.device = config, rollout, device
+        self.observations, self.actions = ObservationCodec(observation_space), ActionCodec(action_space)
+        self.generator = torch_generator(child(seed, "learning"), device)
+        self.attention, self.attention_note = attention.choose(config.attention, device, config.width // config.heads)
+        discounts = config.all_discounts(self.actions.discrete)
+        with torch.random.fork_rng(devices=[]):  # PyTorch's initialisers know the global generator only: lend it
+            torch.manual_seed(integer_seed(child(seed, "weights")))
+            self.encoder = TimestepEncoder(config, self.observations, self.actions, rollout.time_scale)
+            self.sequence_model = self._sequence_model()
+            self.heads: Heads = (
+                DiscreteHeads(config, len(discounts), self.actions.size)
+                if self.actions.discrete
+                else ContinuousHeads(config, discounts, self.actions.size, self.generator)
+            )
+        self.popart = PopArt(len(discounts), config.popart_rate)
+        self.register_buffer("discounts", torch.tensor(discounts))
+        self.to(device)
+
+    def _sequence_model(self) -> SequenceModel:
+        build: dict[str, Callable[[], SequenceModel]] = {
+            "transformer": lambda: Transformer(
+                self.config, self.config.encoder_width, self.rollout.horizon, self.attention, self.generator
+            ),
+            "gru": lambda: GRU(self.config, self.config.encoder_width),
+            "memoryless": lambda: Memoryless(self.config, self.config.encoder_width),
+        }
+        return build[self.config.sequence_model]()
+
+    def states(self, batch: Batch) -> Tensor:
+        """States of all tokens, [N, D]."""
+        return self.sequence_model(self.encoder(batch), batch.packing, batch.position)
+
+    def losses(self, batch: Batch) -> Losses:
+        """The training loss of a packed batch; also moves the PopArt and input statistics.
+
+        Every transition has one term per discount: M x G terms, averaged. `online` drives the policy up the
+        critics, `offline` clones replayed actions better than the policy's own, `critic` is the squared TD error.
+        """
+        config, popart = self.config, self.popart
+        current = batch.packing.current  # [M]
+        following = current + 1
+        states = self.states(batch).float()  # [N, D]
+        q = self.heads.evaluate(states[current], batch.action[following])
+
+        with torch.no_grad():
+            reward = config.reward_multiplier * batch.reward[following]  # [M]
+            bootstrap = popart.value(self.heads.bootstrap(states[following].detach()).float())  # [M, C, G]
+            going_on = self.discounts * (~batch.terminal[following]).unsqueeze(1)  # [M, G]
+            targets = reward.view(-1, 1, 1) + going_on.unsqueeze(1) * bootstrap
+            target = self._pair_minimum(targets)  # [M, G]
+            popart.update(target)
+            normalised = popart.standardise(target).unsqueeze(1)  # [M, 1, G]
+            advantage = q.taken.mean(1) - q.policy.mean(1)  # raw units, before PopArt [M, G]
+            accept = (advantage > config.advantage_threshold).float()
+
+        critic = (popart.normalise(q.taken) - normalised).square().mean()
+        # The expectation over actions is inside q.policy; only then the minimum over the critics (A.8 step 6).
+        online = -popart.normalise(q.policy.amin(1)).mean()
+        offline = -(accept * q.log_prob).mean()
+        total = config.online_weight * online + config.offline_weight * offline + config.critic_weight * critic
+        return Losses(total, critic.detach(), online.detach(), offline.detach(), accept.mean(), target[:, -1].mean())
+
+    def _pair_minimum(self, targets: Tensor) -> Tensor:
+        """REDQ (A.8 step 3): targets [M, C, G] -> the smaller of two drawn, with replacement, per entry [M, G]."""
+        m, c, g = targets.shape
+        pair = torch.randint(c, (m, 2, g), generator=self.generator, device=targets.device)
+        return targets.gather(1, pair).amin(1)
+
+    def parameter_count(self) -> int:
+        """Trained parameters; the target networks do not count."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)

@@ -1,0 +1,162 @@
+"""Every hyper-parameter of the agent, with its unit and its value in the paper (sections of `paper.md` in brackets).
+
+The defaults are the settings shared by the paper's experiments (D.1); experiments and presets replace single
+fields. Flat on purpose: `--set learning_rate=3e-4` names a field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+#: Discount lists of the paper-time code (A.7). The acting discount `gamma` is appended as the last entry.
+DISCRETE_DISCOUNTS = (
+    0.7, 0.9, 0.93, 0.95, 0.98, 0.99, 0.992, 0.994, 0.995, 0.997, 0.998, 0.999,
+    0.9991, 0.9992, 0.9993, 0.9994, 0.9995,
+)  # fmt: skip
+CONTINUOUS_DISCOUNTS = (0.9, 0.95, 0.99, 0.993, 0.996)
+
+Activation = Literal["leaky_relu", "relu", "gelu"]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What the agent is told about the rollouts it plays; a fact of the task and not a choice."""
+
+    horizon: int  # limit of a rollout, steps
+    finite: bool = True  # the horizon ends the value target and the agent sees the time; else the target bootstraps
+    time_scale: float = math.nan  # steps that make the time input 1; nan: the horizon (POPGym in the paper: 10,000)
+
+    def __post_init__(self) -> None:
+        if self.horizon < 1:
+            raise ValueError(f"horizon must be at least one step, not {self.horizon}")
+        if math.isnan(self.time_scale):
+            object.__setattr__(self, "time_scale", float(self.horizon) if self.finite else math.inf)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Hyper-parameters of one agent."""
+
+    # Timestep encoder (A.3)
+    encoder_hidden: tuple[int, ...] = (512, 512)
+    encoder_width: int = 256  # 200 in POPGym
+    encoder_activation: Activation = "leaky_relu"
+    input_norm: bool = True
+    goal_width: int = 32  # width 1 hides every goal behind its LayerNorm (pitfall 58)
+
+    # Sequence model (A.4)
+    sequence_model: Literal["transformer", "gru", "memoryless"] = "transformer"
+    width: int = 256
+    layers: int = 3
+    heads: int = 8
+    dropout: float = 0.05  # on the embedded input and behind the second feed-forward map
+    sequence_activation: Activation = "leaky_relu"
+    sigma_reparam: bool = True
+    normformer: bool = True  # both extra LayerNorms
+    head_scaling: bool = True
+    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
+    context: int = 0  # keys an attention query sees and tokens of a training slice; 0: the whole rollout
+    attention: Literal["auto", "reference", "sdpa", "flash"] = "auto"
+
+    # Actor and critics (A.5 to A.7)
+    head_hidden: tuple[int, ...] = (256, 256)
+    head_activation: Activation = "leaky_relu"
+    critics: int = 4
+    gamma: float = 0.999  # the discount it acts for
+    discounts: tuple[float, ...] | None = None  # trained beside gamma; None: the paper's list for the action type
+
+    # Losses (A.8, A.10)
+    reward_multiplier: float = 10.0
+    online_weight: float = 1.0
+    offline_weight: float = 0.1  # filtered behaviour cloning
+    critic_weight: float = 10.0
+    advantage_threshold: float = 1e-3  # raw critic units
+    popart_rate: float = 5e-4
+
+    # Optimisation (A.11)
+    learning_rate: float = 1e-4
+    warmup_updates: int = 10_000  # linear from 0
+    weight_decay: float = 1e-3
+    gradient_clip: float = 1.0  # global norm of the summed gradient
+    target_rate: float = 0.003  # moving average of the targets per update; 0.0025 reproduces POPGym
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+    # Data (A.11, A.13)
+    batch_sequences: int = 24
+    batch_tokens: int = 1_000_000  # a batch closes before the sequence that crosses this
+    steps_per_iteration: int = 1000  # of every slot
+    updates_per_iteration: int = 1000
+    warmup_iterations: int = 0  # collected before the first update
+    replay_trajectories: int = 20_000
+    replay_tokens: int = 20_000_000  # capacity of the ring, allocated in full
+    replay_sampling: Literal["trajectory", "transition"] = "trajectory"  # uniform over rollouts (paper) or transitions
+
+    # Exploration (A.12)
+    sample_actions: bool = True  # sample the policy; False: its mode
+    epsilon_start: tuple[float, float] = (1.0, 0.05)  # at the start of a rollout, first and last value of training
+    epsilon_end: tuple[float, float] = (0.8, 0.01)  # at its end; equal to epsilon_start: plain epsilon-greedy
+    anneal_steps: int = 1_000_000  # steps of one slot
+    middle_epsilon: float | None = None  # constant epsilon between the edges of a rollout (T-Maze), None: off
+    edges: tuple[int, int] = (1, 3)  # first and last steps of a rollout that keep the schedule
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.critics < 1 or self.layers < 1 or self.batch_sequences < 1:
+            raise ValueError("critics, layers and batch_sequences must be at least 1")
+        for gamma in self.discounts or (self.gamma,):
+            if not 0 <= gamma < 1 or not 0 <= self.gamma < 1:
+                raise ValueError(f"discounts must lie in [0, 1), not {gamma}")
+
+    def all_discounts(self, discrete: bool) -> tuple[float, ...]:
+        """The trained discounts, `gamma` last even where it repeats an entry (A.7)."""
+        listed = self.discounts
+        if listed is None:
+            listed = DISCRETE_DISCOUNTS if discrete else CONTINUOUS_DISCOUNTS
+        return (*listed, self.gamma)
+
+    def replace(self, settings: Mapping[str, Any]) -> Config:
+        """A copy with some fields replaced; strings (from a command line) are parsed by the field's type.
+
+        Raises:
+            ValueError: unknown field (with the nearest names) or a value of the wrong type.
+        """
+        hints = typing.get_type_hints(Config)
+        values = {}
+        for name, value in settings.items():
+            if name not in hints:
+                near = difflib.get_close_matches(name, hints, n=3)
+                raise ValueError(f"unknown setting '{name}'" + (f", did you mean {' or '.join(near)}?" if near else ""))
+            values[name] = _parse(name, value, hints[name]) if isinstance(value, str) else value
+        return dataclasses.replace(self, **values)
+
+
+def _parse(name: str, text: str, hint: Any) -> Any:
+    """Text to a value of the annotated type, e.g. '64,64' to a tuple of int."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    try:
+        if origin in (types.UnionType, typing.Union):
+            inner = next(a for a in args if a is not types.NoneType)
+            return None if text.lower() == "none" else _parse(name, text, inner)
+        if origin is Literal:
+            if text not in args:
+                raise ValueError
+            return text
+        if origin is tuple:
+            items = tuple(args[0](part) for part in text.split(",") if part)
+            if Ellipsis not in args and len(items) != len(args):
+                raise ValueError
+            return items
+        if hint is bool:
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        return hint(text)
+    except (ValueError, KeyError):
+        wanted = "one of " + ", ".join(map(str, args)) if origin is Literal else getattr(hint, "__name__", str(hint))
+        raise ValueError(f"setting {name}={text}: expected {wanted}") from None

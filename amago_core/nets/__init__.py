@@ -1,0 +1,1 @@
+"""The networks of AMAGO: timestep encoder, sequence models, actor and critics."""

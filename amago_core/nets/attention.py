@@ -1,0 +1,112 @@
+"""Causal attention over packed sequences: one face, three bodies.
+
+`attend(q, k, v, packing, window)` takes and returns `[N, H, Dh]`; a query sees its own key and the `window - 1`
+before it in its sequence. `attend_cached` is the same for one new token per slot against its cache.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from amago_core.sequences import Packing
+
+Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor, Packing, int], Tensor]
+
+#: Up to this length the plain product is faster than PyTorch's fused kernel on a CPU (docs/performance.md).
+PLAIN_LENGTH = 512
+
+
+def band(length: int, window: int, device: torch.device | str = "cpu") -> Tensor:
+    """`[L, L]` bool: may query i see key j? j in (i - window, i]."""
+    i = torch.arange(length, device=device)
+    distance = i.unsqueeze(1) - i.unsqueeze(0)
+    return (distance >= 0) & (distance < window)
+
+
+def reference(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
+    """Plain mathematics, sequence by sequence; for reading and for testing the other bodies."""
+    outputs = []
+    for start, end in zip(packing.starts.tolist(), packing.ends.tolist(), strict=True):
+        scores = torch.einsum("ihd,jhd->hij", q[start:end], k[start:end]) / math.sqrt(q.shape[-1])
+        scores = scores.masked_fill(~band(end - start, window, q.device), -math.inf)
+        outputs.append(torch.einsum("hij,jhd->ihd", scores.softmax(dim=-1), v[start:end]))
+    return torch.cat(outputs)
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
+    """PyTorch on the unpacked grid: plain products for short sequences, the fused kernel for long ones.
+
+    Padding stands on the right, so the causal mask already hides it and no row is fully masked.
+    """
+    q, k, v = (packing.unpack(x).transpose(1, 2) for x in (q, k, v))  # [B, H, L, Dh]
+    whole = window >= packing.longest
+    if packing.longest <= PLAIN_LENGTH and q.device.type == "cpu":
+        mask = torch.zeros(packing.longest, packing.longest, dtype=q.dtype, device=q.device)
+        mask.masked_fill_(~band(packing.longest, window, q.device), -math.inf)
+        scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(2, 3) + mask  # [B, H, L, L]
+        out = scores.softmax(dim=-1) @ v
+    elif whole:
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    else:
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=band(packing.longest, window, q.device))
+    return packing.pack(out.transpose(1, 2))
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
+    """The flash-attn package: packed sequences as they are, half precision, CUDA only."""
+    from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
+
+    dtype = q.dtype if q.dtype in (torch.float16, torch.bfloat16) else torch.bfloat16
+    out: Tensor = flash_attn_varlen_func(
+        q.to(dtype), k.to(dtype), v.to(dtype),
+        packing.cumulative, packing.cumulative, packing.longest, packing.longest,
+        causal=True, window_size=(window - 1, 0),
+    )  # fmt: skip
+    return out.to(q.dtype)
+
+
+BODIES: dict[str, Attention] = {"reference": reference, "sdpa": sdpa, "flash": flash}
+
+
+def choose(wanted: str, device: torch.device | str, head_width: int) -> tuple[str, str]:
+    """The attention body to use and one line on why it is not the wanted one (empty if it is).
+
+    `auto` is flash where it runs and sdpa elsewhere. A named body is kept if it works; flash is probed by a tiny
+    forward, since a package that imports may still fail on the card it finds (case U103).
+    """
+    if wanted in ("reference", "sdpa"):
+        return wanted, ""
+    problem = _flash_problem(device, head_width)
+    if not problem:
+        return "flash", ""
+    return "sdpa", f"attention=flash is not usable ({problem}), using sdpa" if wanted == "flash" else ""
+
+
+def _flash_problem(device: torch.device | str, head_width: int) -> str:
+    if torch.device(device).type != "cuda":
+        return "it needs a CUDA device"
+    if importlib.util.find_spec("flash_attn") is None:
+        return "flash-attn is not installed: pip install 'amago-bench[flash]'"
+    if head_width % 8 or not 8 <= head_width <= 256:
+        return f"head width {head_width} is not a multiple of 8 in 8..256"
+    try:
+        x = torch.zeros(3, 1, head_width, device=device, dtype=torch.bfloat16)
+        flash(x, x, x, Packing([2, 1], device), 2)
+        torch.cuda.synchronize()
+    except Exception as error:  # a broken installation raises anything from ImportError to a CUDA error
+        return str(error).splitlines()[0]
+    return ""
+
+
+def attend_cached(q: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
+    """One query a slot: q `[B, H, Dh]`, keys and values `[B, H, W, Dh]`, visible `[B, W]` bool -> `[B, H, Dh]`."""
+    scores = (keys @ q.unsqueeze(-1)).squeeze(-1) / math.sqrt(q.shape[-1])  # [B, H, W]
+    scores = scores.masked_fill(~visible.unsqueeze(1), -math.inf)
+    return (scores.softmax(dim=-1).unsqueeze(2) @ values).squeeze(2)

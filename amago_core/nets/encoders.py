@@ -1,0 +1,84 @@
+"""From what the agent knows at a timestep to the input of the sequence model (A.1 to A.3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from amago_core.config import Config
+from amago_core.nets.layers import mlp
+from amago_core.sequences import Batch
+from amago_core.spaces import ActionCodec, ObservationCodec
+
+
+class InputNorm(nn.Module):
+    """Per-feature normalisation by moving first and second moments (A.3).
+
+    Statistics move in training mode only, and from the raw input: the paper-time code fed the normalised input
+    back into them (pitfall 11). A feature that hardly varies (sigma <= 0.01) is only centred.
+    """
+
+    mean: Tensor
+    square: Tensor
+    count: Tensor
+
+    def __init__(self, features: int, rate: float = 1e-4) -> None:
+        super().__init__()
+        self.rate = rate
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("square", torch.ones(features))
+        self.register_buffer("count", torch.ones((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self._update(x.detach())
+        sigma = (self.square - self.mean.square()).clamp(min=1e-5).sqrt()
+        sigma = torch.where(sigma <= 0.01, torch.ones_like(sigma), sigma.clamp(max=1e6))
+        return ((x - self.mean) / sigma).clamp(-1e4, 1e4)
+
+    @torch.no_grad()
+    def _update(self, x: Tensor) -> None:
+        self.count += 1
+        rate = self.rate / (1 - (1 - self.rate) ** self.count)
+        self.mean.lerp_(x.mean(0), rate.float())
+        self.square.lerp_(x.square().mean(0), rate.float())
+
+
+class TimestepEncoder(nn.Module):
+    """Observation, reset flag, previous reward, time, previous action and goals -> one vector (A.1, A.2, A.3).
+
+    Args:
+        config: sizes and switches.
+        observations, actions: codecs of the environment's spaces.
+        time_scale: steps that make the time input 1; infinity hides the time.
+    """
+
+    def __init__(
+        self, config: Config, observations: ObservationCodec, actions: ActionCodec, time_scale: float
+    ) -> None:
+        super().__init__()
+        self.observations, self.actions, self.time_scale = observations, actions, time_scale
+        features = observations.features + 3 + actions.size
+        self.norm: nn.Module = InputNorm(features) if config.input_norm else nn.Identity()
+        goals, of_goal = observations.goal_shape
+        self.goal_encoder: nn.Module | None = None
+        if goals:
+            self.goal_encoder = nn.Sequential(
+                mlp((goals * of_goal, 2 * goals * of_goal, config.goal_width), config.encoder_activation),
+                nn.LayerNorm(config.goal_width),
+            )
+            features += config.goal_width
+        self.map = nn.Sequential(
+            mlp((features, *config.encoder_hidden, config.encoder_width), config.encoder_activation),
+            nn.LayerNorm(config.encoder_width),
+        )
+
+    def forward(self, batch: Batch) -> Tensor:
+        """N timesteps -> [N, encoder_width]."""
+        observation, goals = self.observations.expand(batch.observation)
+        known = torch.stack([batch.reset.float(), batch.reward, batch.position / self.time_scale], dim=1)
+        x = self.norm(torch.cat([observation, known, self.actions.features(batch.action)], dim=1))
+        if self.goal_encoder is not None:
+            x = torch.cat([x, self.goal_encoder(goals)], dim=1)
+        out: Tensor = self.map(x)
+        return out

@@ -1,0 +1,227 @@
+"""Actor and critics: one policy and one value per discount (A.5 to A.7).
+
+`DiscreteHeads` and `ContinuousHeads` answer the two questions that the losses ask, `bootstrap` and `evaluate`,
+and `policy` for acting. Letters: M transitions, C critics, G discounts, A actions.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from amago_core.config import Config
+from amago_core.nets.layers import EnsembleLinear, activation, mlp
+
+Array: TypeAlias = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the losses need to know about M transitions."""
+
+    taken: Tensor  # Q(s, a) of the replayed action [M, C, G]; gradient to critics and state
+    policy: Tensor  # Q(s, a ~ policy) [M, C, G]; gradient to the policy alone
+    log_prob: Tensor  # log pi(a | s) of the replayed action [M, G]; gradient to the policy
+
+
+class Critics(nn.Module):
+    """C multilayer perceptrons side by side."""
+
+    def __init__(self, config: Config, inputs: int, outputs: int) -> None:
+        super().__init__()
+        sizes = (inputs, *config.head_hidden, outputs)
+        self.layers = nn.ModuleList(
+            EnsembleLinear(config.critics, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
+        )
+        self.act = activation(config.head_activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [M, inputs] (the same for all members) -> [C, M, outputs]."""
+        first = self.layers[0]
+        members, inputs, width = first.weight.shape
+        # All members read the same input: one wide product instead of C small ones.
+        wide = F.linear(x, first.weight.transpose(1, 2).reshape(members * width, inputs), first.bias.flatten())
+        return self.finish(wide.view(-1, members, width).transpose(0, 1))  # [M, C W] -> [C, M, W]
+
+    def finish(self, h: Tensor) -> Tensor:
+        """Everything behind the first layer: h [C, M, W] -> [C, M, outputs]."""
+        for layer in list(self.layers)[1:]:
+            h = layer(self.act(h))
+        return h
+
+
+class Heads(nn.Module):
+    """Online and target networks of the actor and the critics. There is no target copy of the encoder (A.9)."""
+
+    actor: nn.Module
+    critics: Critics
+
+    def _copy_targets(self) -> None:
+        self.target_actor = copy.deepcopy(self.actor).requires_grad_(False)
+        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
+
+    def online_and_target(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Parameters of the online networks and, in the same order, of their targets."""
+        online = [*self.actor.parameters(), *self.critics.parameters()]
+        return online, [*self.target_actor.parameters(), *self.target_critics.parameters()]
+
+    def bootstrap(self, state: Tensor) -> Tensor:
+        """Target critics at the target policy's action: detached states [M, D] -> raw values [M, C, G]."""
+        raise NotImplementedError
+
+    def evaluate(self, state: Tensor, action: Tensor) -> Evaluation:
+        """Online critics and policy at states [M, D] and replayed actions [M] or [M, A]."""
+        raise NotImplementedError
+
+    def policy(self, state: Tensor) -> Tensor:
+        """Parameters of the acting policy (the last discount) at states [B, D]."""
+        raise NotImplementedError
+
+    def act(self, policy: Tensor, rng: np.random.Generator, sample: bool) -> npt.NDArray[np.generic]:
+        """Stored actions [B] or [B, A], sampled or the policy's mode."""
+        raise NotImplementedError
+
+
+def clipped_softmax(logits: Tensor) -> Tensor:
+    """Probabilities kept in [0.001, 0.99] and normalised again, with gradient through the divisor (A.5).
+
+    The clip keeps the entropy above a floor; a clipped entry passes no gradient (pitfall 60).
+    """
+    clipped = logits.softmax(dim=-1).clamp(0.001, 0.99)
+    return clipped / clipped.sum(dim=-1, keepdim=True)
+
+
+class DiscreteHeads(Heads):
+    """Critics give a table over actions, so the expectation under the policy is exact and differentiable.
+
+    One pass of the critics serves both losses: the table does not depend on the action, so the actor reads its
+    detached copy (pitfalls 24, 25).
+    """
+
+    def __init__(self, config: Config, discounts: int, actions: int) -> None:
+        super().__init__()
+        self.discounts, self.actions = discounts, actions
+        self.actor = mlp((config.width, *config.head_hidden, discounts * actions), config.head_activation)
+        self.critics = Critics(config, config.width, discounts * actions)
+        self._copy_targets()
+
+    def _table(self, critics: Critics, state: Tensor) -> Tensor:
+        return critics(state).view(-1, len(state), self.discounts, self.actions)  # [C, M, G A] -> [C, M, G, A]
+
+    def _probabilities(self, actor: nn.Module, state: Tensor) -> Tensor:
+        return clipped_softmax(actor(state).float().view(-1, self.discounts, self.actions))  # [M, G, A]
+
+    def bootstrap(self, state: Tensor) -> Tensor:
+        probabilities = self._probabilities(self.target_actor, state)
+        return (self._table(self.target_critics, state) * probabilities).sum(-1).transpose(0, 1)
+
+    def evaluate(self, state: Tensor, action: Tensor) -> Evaluation:
+        table = self._table(self.critics, state)  # [C, M, G, A]
+        probabilities = self._probabilities(self.actor, state)
+        index = action.long().view(-1, 1, 1).expand(-1, self.discounts, 1)  # [M, G, 1]
+        taken = table.gather(-1, index.expand(len(table), -1, -1, -1)).squeeze(-1)
+        return Evaluation(
+            taken=taken.transpose(0, 1),
+            policy=(table.detach() * probabilities).sum(-1).transpose(0, 1),
+            log_prob=probabilities.gather(-1, index).squeeze(-1).log(),
+        )
+
+    def policy(self, state: Tensor) -> Tensor:
+        return clipped_softmax(self.actor(state).view(-1, self.discounts, self.actions)[:, -1])
+
+    def act(self, policy: Tensor, rng: np.random.Generator, sample: bool) -> npt.NDArray[np.generic]:
+        probabilities: Array = policy.cpu().numpy()
+        if not sample:
+            return probabilities.argmax(-1)
+        cumulative = probabilities.cumsum(-1)
+        drawn = rng.random((len(cumulative), 1)) * cumulative[:, -1:]
+        return (drawn >= cumulative[:, :-1]).sum(-1)
+
+
+class ContinuousHeads(Heads):
+    """Tanh-squashed Gaussian policies; critics read (state, discount, action) and give one number.
+
+    Args:
+        generator: of the action samples in the losses.
+    """
+
+    feature: Tensor
+
+    def __init__(
+        self, config: Config, discounts: tuple[float, ...], actions: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.discounts, self.actions, self.generator = len(discounts), actions, generator
+        self.actor = mlp((config.width, *config.head_hidden, len(discounts) * 2 * actions), config.head_activation)
+        self.critics = Critics(config, config.width + 1 + actions, 1)
+        self.register_buffer("feature", 10 * torch.tensor(discounts).clamp(min=1e-3).log().unsqueeze(1))  # [G, 1]
+        self._copy_targets()
+
+    def _gaussian(self, actor: nn.Module, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before the tanh, each [M, G, A]."""
+        mean, raw = actor(state).float().view(-1, self.discounts, 2 * self.actions).chunk(2, dim=-1)
+        return mean, -5.0 + 3.5 * (raw.tanh() + 1.0)
+
+    def _sample(self, mean: Tensor, log_std: Tensor) -> Tensor:
+        noise = torch.empty_like(mean).normal_(generator=self.generator)
+        return (mean + log_std.exp() * noise).tanh()
+
+    def _q(self, critics: Critics, state: Tensor, action: Tensor) -> Tensor:
+        """state [M, D], action [M, 1 or G, A] -> [M, C, G].
+
+        The first layer is linear in (state, discount, action), so the state's part is computed once per
+        transition and not once per discount. The clamp takes away any gain from pushing actions to the border.
+        """
+        first = critics.layers[0]
+        width = state.shape[-1]
+        of_state, of_rest = first.weight[:, :width], first.weight[:, width:]  # [C, D, W], [C, 1 + A, W]
+        gamma = self.feature.expand(len(action), -1, -1)  # [M, G, 1]
+        rest = torch.cat([gamma, action.clamp(-0.999, 0.999).expand(-1, self.discounts, -1)], dim=-1)  # [M, G, 1 + A]
+        h = torch.einsum("md,cdw->cmw", state, of_state).unsqueeze(2) + torch.einsum("mgr,crw->cmgw", rest, of_rest)
+        h = (h + first.bias.unsqueeze(2)).flatten(1, 2)  # [C, M, G, W] -> [C, M G, W]
+        q = critics.finish(h).view(-1, len(state), self.discounts)  # [C, M G, 1] -> [C, M, G]
+        return q.transpose(0, 1)
+
+    def bootstrap(self, state: Tensor) -> Tensor:
+        return self._q(self.target_critics, state, self._sample(*self._gaussian(self.target_actor, state)))
+
+    def evaluate(self, state: Tensor, action: Tensor) -> Evaluation:
+        mean, log_std = self._gaussian(self.actor, state)
+        sample = self._sample(mean, log_std)
+        taken = self._q(self.critics, state, action.unsqueeze(1))
+        frozen = {name: p.detach() for name, p in self.critics.named_parameters()}
+        policy = self._frozen_q(frozen, state.detach(), sample)
+        return Evaluation(taken=taken, policy=policy, log_prob=self._log_prob(mean, log_std, action))
+
+    def _frozen_q(self, parameters: dict[str, Tensor], state: Tensor, action: Tensor) -> Tensor:
+        """The critics as constants: the gradient reaches the action and nothing else (pitfalls 24, 25)."""
+        q: Tensor = torch.func.functional_call(self, {f"critics.{k}": p for k, p in parameters.items()}, (state, action))
+        return q
+
+    def forward(self, state: Tensor, action: Tensor) -> Tensor:
+        """Raw values of the online critics [M, C, G]."""
+        return self._q(self.critics, state, action)
+
+    def _log_prob(self, mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
+        """log pi(a) [M, G] of replayed actions [M, A], clamped as in A.8 step 7."""
+        action = action.clamp(-0.99, 0.99).unsqueeze(1)
+        z = (action.atanh() - mean) / log_std.exp()
+        gaussian = -0.5 * z.square() - log_std - 0.5 * math.log(2 * math.pi)
+        return (gaussian - (1 - action.square()).log()).sum(-1).clamp(-1e3, 1e3)
+
+    def policy(self, state: Tensor) -> Tensor:
+        return torch.stack([x[:, -1] for x in self._gaussian(self.actor, state)])  # [2, B, A]
+
+    def act(self, policy: Tensor, rng: np.random.Generator, sample: bool) -> npt.NDArray[np.generic]:
+        mean, log_std = policy.cpu().numpy()
+        noise = rng.standard_normal(mean.shape, np.float32) if sample else 0.0
+        # The mode before the squashing, squashed: it stays inside the range (pitfalls 38, 39).
+        return np.tanh(mean + np.exp(log_std) * noise).astype(np.float32)

@@ -1,0 +1,102 @@
+"""Small building blocks: activations, an MLP, dropout with a generator of its own, sigma-reparametrised maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def activation(name: str) -> nn.Module:
+    """`leaky_relu` (slope 0.01, as everywhere in the paper), `relu` or `gelu`."""
+    return {"leaky_relu": nn.LeakyReLU, "relu": nn.ReLU, "gelu": nn.GELU}[name]()
+
+
+def mlp(sizes: Sequence[int], act: str) -> nn.Sequential:
+    """Linear maps with an activation between them, none after the last."""
+    layers: list[nn.Module] = []
+    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        layers += [activation(act)] * (i > 0) + [nn.Linear(fan_in, fan_out)]
+    return nn.Sequential(*layers)
+
+
+class Dropout(nn.Module):
+    """Dropout that draws from its own generator, since no module draws from a global one.
+
+    Args:
+        p: share of entries set to zero in training mode.
+        generator: shared by all dropouts of a model.
+    """
+
+    def __init__(self, p: float, generator: torch.Generator) -> None:
+        super().__init__()
+        self.p, self.generator = p, generator
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=self.generator)
+        return x * keep.mul_(1 / (1 - self.p))
+
+
+class SigmaLinear(nn.Module):
+    """Linear map with weight (gamma / sigma(W)) W: sigma-reparametrisation (A.4).
+
+    sigma(W) = u^T W v is the spectral norm, tracked by one power iteration per training forward. u and v are
+    buffers: saved with the model, left alone in evaluation mode (pitfall 41), and constant for the gradient.
+    They start converged, so that sigma is a spectral norm from the first rollout on (the paper-time code starts
+    from random vectors, for which sigma is small and of either sign).
+    """
+
+    u: Tensor
+    v: Tensor
+
+    def __init__(self, fan_in: int, fan_out: int, bias: bool = True) -> None:
+        super().__init__()
+        linear = nn.Linear(fan_in, fan_out, bias=bias)
+        self.weight, self.bias = linear.weight, linear.bias
+        self.gamma = nn.Parameter(torch.ones(()))
+        with torch.no_grad():
+            left, _, right = torch.linalg.svd(self.weight, full_matrices=False)
+        self.register_buffer("u", left[:, 0].clone())
+        self.register_buffer("v", right[0].clone())
+        self._folded: tuple[tuple[int, ...], Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self._effective_weight(), self.bias)
+
+    def _effective_weight(self) -> Tensor:
+        if self.training:
+            self._folded = None
+            with torch.no_grad():
+                self.u.copy_(F.normalize(self.weight @ self.v, dim=0))
+                self.v.copy_(F.normalize(self.weight.T @ self.u, dim=0))
+            # Copies, because the next forward overwrites the buffers before this one's backward may have run.
+            return self.weight * (self.gamma / (self.u.clone() @ self.weight @ self.v.clone()))
+        if torch.is_grad_enabled():
+            return self.weight * (self.gamma / (self.u @ self.weight @ self.v))
+        # Acting calls this once per step with the same weights: fold them once. PyTorch counts in-place changes of
+        # a tensor, so an optimiser step or a loaded checkpoint is noticed.
+        version = tuple(t._version for t in (self.weight, self.gamma, self.u, self.v))
+        if self._folded is None or self._folded[0] != version:
+            self._folded = version, self.weight * (self.gamma / (self.u @ self.weight @ self.v))
+        return self._folded[1]
+
+
+class EnsembleLinear(nn.Module):
+    """C linear maps side by side, `[C, M, in] -> [C, M, out]`.
+
+    Weights start uniform in +-sqrt(3 / in), biases in +-1 / sqrt(in), as the critics of the paper (A.6).
+    """
+
+    def __init__(self, members: int, fan_in: int, fan_out: int) -> None:
+        super().__init__()
+        weight, bias = math.sqrt(3 / fan_in), 1 / math.sqrt(fan_in)
+        self.weight = nn.Parameter(torch.empty(members, fan_in, fan_out).uniform_(-weight, weight))
+        self.bias = nn.Parameter(torch.empty(members, 1, fan_out).uniform_(-bias, bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias, x, self.weight)

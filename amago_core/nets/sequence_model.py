@@ -1,0 +1,30 @@
+"""What every sequence model offers: two ways through it that agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from amago_core.sequences import Packing
+
+
+class SequenceModel(nn.Module):
+    """Causal map from timestep embeddings to states.
+
+    `forward` is for learning: all tokens of a packed batch at once. `step` is for acting: one new token in each
+    slot, with a cache that the model updates in place. In evaluation mode, over whole rollouts, the two agree to
+    rounding. (A training slice that starts inside a rollout sees a shorter past than the actor saw.)
+    """
+
+    def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
+        """tokens [N, input], position [N] (timestep of the rollout) -> states [N, D]."""
+        raise NotImplementedError
+
+    def new_cache(self, slots: int) -> Any:
+        """A cache for `slots` rollouts, none of them begun."""
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, cache: Any, position: Tensor) -> Tensor:
+        """tokens [B, input], position [B] -> states [B, D]; position 0 clears the slot's memory."""
+        raise NotImplementedError

@@ -1,0 +1,74 @@
+"""AMAGO's hyper-parameters per suite and tier: one set a domain, found on tuning seeds (1000 and up)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchmarks.task import Task
+
+Settings = Mapping[str, Any]
+
+
+def settings_of(task: Task, tier: str) -> dict[str, Any]:
+    """Fields of `amago_core.config.Config` that differ from its defaults.
+
+    A suite without settings of its own gets the small defaults of the tier, and the paper's at tier `paper`.
+    """
+    suite = task.id.rsplit("/", 1)[0]
+    base = {} if tier == "paper" else SMALL
+    return {**base, **(SUITES[suite](task, tier) if suite in SUITES else {})}
+
+
+#: Sizes for two cores; what the smoke and laptop tiers have in common.
+SMALL: Settings = {
+    "encoder_hidden": (128, 128),
+    "encoder_width": 64,
+    "width": 64,
+    "layers": 2,
+    "head_hidden": (128, 128),
+    "discounts": (0.9, 0.97, 0.99),
+    "warmup_updates": 100,
+    "learning_rate": 5e-4,
+    "steps_per_iteration": 16,
+    "updates_per_iteration": 8,
+    "anneal_steps": 2_000,
+    "replay_trajectories": 5_000,
+    "replay_tokens": 1_000_000,
+}
+
+
+def tmaze(task: Task, tier: str) -> Settings:
+    """C.1 and D.2: the mode of the policy everywhere, little noise in the corridor, reward x 100, gamma 0.9999."""
+    common = {
+        "gamma": 0.9999,
+        "reward_multiplier": 100.0,
+        "sample_actions": False,
+        "middle_epsilon": 0.5 / task.horizon,
+        "epsilon_start": (1.0, 0.01),
+        "epsilon_end": (0.8, 0.01),
+        "replay_trajectories": 5_000,
+    }
+    if tier == "paper":
+        return {
+            **common,
+            "encoder_hidden": (128, 128),
+            "encoder_width": 128,
+            "width": 128,
+            "layers": 2,
+            "anneal_steps": 100_000,
+            "warmup_updates": 6_000,
+            "steps_per_iteration": 800 if task.horizon <= 400 else 10_000,
+            "updates_per_iteration": 600,
+            "batch_sequences": 18 if task.horizon > 5_000 else 24,
+        }
+    return {
+        **common,
+        "steps_per_iteration": task.horizon,
+        "updates_per_iteration": 16,
+        "warmup_iterations": 1,
+        "anneal_steps": 40 * task.horizon,
+    }
+
+
+SUITES: Mapping[str, Callable[[Task, str], Settings]] = {"long_term_memory/tmaze": tmaze}
