@@ -1,4 +1,4 @@
-"""T-Maze: see a cue, walk a corridor, turn towards the cue. The rules are those of paper.md C.1 ("alt" reward).
+"""T-Maze: see a cue, walk a corridor, turn towards the cue. After Ni et al. (2023), with AMAGO's reward.
 
                                     up
     oracle - start - ... - junction |        passive: the start is the oracle cell
@@ -213,8 +213,8 @@ LAPTOP_SLOTS = 64
 LAPTOP_EVALUATIONS = 20
 LAPTOP_STOP_RETURN = 0.99
 
-# paper.md D.2: 36 actors; 800 steps an actor and epoch at N = 400, 10,000 at N = 10,000. Not stated: the rule between
-# these two points, and the number of epochs (the code's default is taken).
+# The official example: 36 actors; 800 steps an actor and epoch at N = 400, 10,000 at N = 10,000. Not stated: the rule
+# between these two points, and the number of epochs (the code's default is taken).
 PAPER_SLOTS = 36
 PAPER_EPOCHS = 1000
 

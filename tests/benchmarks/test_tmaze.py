@@ -233,16 +233,35 @@ def test_goals_are_balanced():
     assert abs(instances.mean() - 0.5) < 4 * 0.5 / 4000**0.5
 
 
-def test_observations_and_infos_are_fresh():
+def test_a_reset_of_others_shows_the_current_observation_again():
     env = TMaze(2, 3)
-    kept = [env.reset(seed=0)[0], *(env.step([RIGHT, UP]) for _ in range(2))]
+    before, _ = env.reset(options={"instance": [1, 1]})
+    after, _ = env.reset(options={"reset_mask": np.array([False, True]), "instance": [0, 0]})
+    assert before.tolist() == [[0, 1], [0, 1]] and after.tolist() == [[0, 1], [0, -1]]
+
+
+def test_none_in_a_list_of_seeds_goes_on():
+    env, twin = TMaze(2, 1), TMaze(2, 1)
+    env.reset(seed=[1, 2])
+    twin.reset(seed=[1, 2])
+    for k in range(16):
+        goals, expected = env.reset(seed=[None, k])[1]["instance"], twin.reset()[1]["instance"]
+        assert goals[0] == expected[0] and goals[1] == TMaze(1, 1).reset(seed=[k])[1]["instance"][0]
+
+
+def test_what_is_returned_belongs_to_the_caller():
+    env = TMaze(2, 1)
+    kept = [env.reset(seed=0), env.step([RIGHT, UP]), env.step([UP, UP])]
     before = pickle.dumps(kept)
+    env.reset(seed=1)
     env.step([RIGHT, RIGHT])
-    env.reset()
     assert pickle.dumps(kept) == before
-    observation, _ = env.reset(seed=0)
-    observation[:] = 9
-    assert env.reset(options={"reset_mask": np.zeros(2, bool)})[0].max() <= 1  # the caller may write into its copy
+    for result in (env.reset(seed=0), env.step([RIGHT, RIGHT])):  # ... who may write into it
+        for array in (*result[:-1], *result[-1].values()):
+            array[:] = 1
+    again, infos = env.reset(options={"reset_mask": np.zeros(2, bool)})
+    assert again.tolist() == [[1, 0], [1, 0]] and (infos["instance"] == TMaze(2, 1).reset(seed=0)[1]["instance"]).all()
+    assert env.step([UP, UP])[2].all()
 
 
 def test_a_pickled_environment_goes_on_as_the_original():
