@@ -64,8 +64,8 @@ def missing(jobs: Iterable[Job], root: Path) -> list[Job]:
 
 
 def child_command(job: Job, root: Path) -> list[str]:
-    """The command line of a job's process."""
-    return [sys.executable, "-m", "benchmarks.sweep", job.task, job.agent, job.tier, str(job.seed), str(root)]
+    """The command line of a job's process. -P: a folder `benchmarks` where the user stands is not ours."""
+    return [sys.executable, "-P", "-m", "benchmarks.sweep", job.task, job.agent, job.tier, str(job.seed), str(root)]
 
 
 def sweep(
@@ -114,7 +114,7 @@ class _Child:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTHONUNBUFFERED": "1"},
+                env=_environment(),
                 start_new_session=True,
             )
         self.started = time.monotonic()
@@ -160,6 +160,11 @@ def _stop(children: Iterable[_Child]) -> None:
             child.kill_group()
 
 
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    return os.environ | dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
 def _log_path(root: Path, job: Job) -> Path:
     return run_folder(root, job.tier, job.task, job.agent, job.seed).with_suffix(".log")
 
@@ -191,10 +196,12 @@ def _die_with_parent() -> None:
 def _main(task: str, agent: str, tier: str, seed: str, root: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background ignores it
     _die_with_parent()
+    from benchmarks.agents import parse_agent
     from benchmarks.run import run
 
     try:
-        run(task, agent, tier, int(seed), root=Path(root))
+        base, settings = parse_agent(agent)
+        run(task, base, tier, int(seed), settings, root=Path(root))
     except UserError as error:
         sys.exit(str(error))
 

@@ -1,0 +1,1 @@
+"""The top: the command, the scripts, the claims, one entry per figure."""

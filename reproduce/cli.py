@@ -1,0 +1,78 @@
+"""The command `amago-bench`: its group, and how errors reach a user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from traceback import walk_tb
+from typing import NoReturn
+
+import click
+
+from reproduce.commands import doctor, inspect, play, report
+from results.errors import UserError
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+USAGE, INTERRUPTED = 2, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def cli() -> None:
+    """A benchmark and reproduction suite for AMAGO, the in-context reinforcement learning agent.
+
+    \b
+    amago-bench list                                    what can be run
+    amago-bench run --task T --agent A --tier smoke     one run
+    amago-bench sweep --task 'T*' --agent A --agent B   many runs
+    amago-bench table                                   results with intervals
+    amago-bench COMMAND --help                          more, with examples
+    """
+
+
+for _module in (inspect, play, report, doctor):
+    for _command in _module.COMMANDS:
+        cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and exit: 0 done, 1 something failed, 2 one line on what the user can change, 130 interrupted."""
+    try:
+        code = cli.main(args=arguments, prog_name="amago-bench", standalone_mode=False)
+    except click.Abort:
+        _fail("stopped; the same command goes on", INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(USAGE)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except BrokenPipeError:  # `amago-bench table | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (UserError, OSError) as error:
+        _fail(str(error))
+    except (ValueError, ImportError) as error:
+        if not _is_ours(error):
+            raise
+        _fail(str(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether our own code raised it on purpose; the same type from a library is a bug, and needs its traceback."""
+    *_, (frame, _line) = walk_tb(error.__traceback__)
+    return Path(frame.f_code.co_filename).is_relative_to(REPOSITORY)
+
+
+def _fail(message: str, code: int = USAGE) -> NoReturn:
+    if os.environ.get("AMAGO_BENCH_DEBUG") and sys.exc_info()[0]:
+        import traceback
+
+        traceback.print_exc()
+    click.echo("amago-bench: " + " ".join(message.split()), err=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

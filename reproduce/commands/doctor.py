@@ -1,0 +1,108 @@
+"""The command doctor: is this machine ready, and what would a run record about it?"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import click
+
+from reproduce import options
+
+LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
+NEEDED_GB = {"memory": 2.0, "disk": 2.0}  # for one laptop run
+
+
+@click.command()
+@options.results
+def doctor(root: Path | None) -> None:
+    """Check Python, packages, cores, memory, disk, attention and the results folder. Ends with 1 if something is wrong.
+
+    \b
+    amago-bench doctor
+    """
+    from results.store import results_root
+
+    wrong = 0
+    for name, value, problem in _checks(root or results_root()):
+        wrong += bool(problem)
+        click.echo(f"{'!' if problem else ' '} {name:<10} {value}" + (f"  <- {problem}" if problem else ""))
+    if wrong:
+        raise click.exceptions.Exit(1)
+
+
+Check = tuple[str, str, str]  # what, its value, what is wrong with it
+
+
+def _checks(root: Path) -> Iterator[Check]:
+    yield "python", sys.version.split()[0], "" if sys.version_info >= (3, 11) else "3.11 or newer is needed"
+    yield from _torch()
+    yield from _machine(root)
+    yield "packages", *_packages()
+    yield "results", str(root), _unwritable(root)
+
+
+def _torch() -> Iterator[Check]:
+    try:
+        import torch
+        from torch.backends import mkldnn
+
+        from amago_core.nets.attention import choose
+    except ImportError as error:
+        yield "torch", "missing", f"{error}; install requirements.lock"
+        return
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    named = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    yield "torch", f"{torch.__version__}, {torch.get_num_threads()} threads, device {named}", ""
+    body, _ = choose("auto", device, 32)
+    _, why = choose("flash", device, 32)
+    yield "attention", f"{body}" + (f" ({why})" if why else ""), ""
+    yield "bfloat16", "yes" if device == "cuda" or mkldnn.is_available() else "slow", ""
+
+
+def _machine(root: Path) -> Iterator[Check]:
+    from benchmarks.cores import available_cores
+
+    yield "cores", f"{available_cores()} of {os.cpu_count()}", ""
+    if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+        yield "memory", f"{free:.1f} GiB free", _too_little("memory", free)
+    parent = next(folder for folder in (root, *root.parents) if folder.exists())
+    free = shutil.disk_usage(parent).free / 2**30
+    yield "disk", f"{free:.1f} GiB free", _too_little("disk", free)
+
+
+def _too_little(what: str, free: float) -> str:
+    return "" if free >= NEEDED_GB[what] else f"a run may need {NEEDED_GB[what]:.0f} GiB"
+
+
+def _packages() -> tuple[str, str]:
+    """How many packages are as locked, and the first that is not."""
+    pins = re.findall(r"^([\w.-]+)==(\S+)$", LOCK.read_text(), re.MULTILINE)
+    other = [f"{name} {found}, locked {pin}" for name, pin in pins if (found := _version(name)) != pin]
+    return f"{len(pins) - len(other)} of {len(pins)} as locked" + (f"; {other[0]}" if other else ""), ""
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name).partition("+")[0]
+    except PackageNotFoundError:
+        return "missing"
+
+
+def _unwritable(root: Path) -> str:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root):
+            return ""
+    except OSError as error:
+        return f"cannot write there: {error.strerror}"
+
+
+COMMANDS = (doctor,)

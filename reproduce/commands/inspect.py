@@ -1,0 +1,78 @@
+"""Commands that look: list, status."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+
+from reproduce import options
+from reproduce.text import aligned, duration
+
+
+@click.command("list")
+@click.argument("pattern", default="*")
+def list_(pattern: str) -> None:
+    """List the tasks, with the returns that normalise their scores, and the agents.
+
+    PATTERN is a shell pattern for task ids.
+
+    \b
+    amago-bench list
+    amago-bench list 'long_term_memory/*'
+    """
+    from benchmarks.agents import agents
+    from benchmarks.catalog import match
+
+    rows = [
+        (task.id, _number(task.random_return), _number(task.high), task.high_source, task.horizon, " ".join(task.budgets))
+        for task in match(pattern)
+    ]
+    click.echo(aligned(("task", "random", "high", "high from", "horizon", "tiers"), rows))
+    click.echo(f"\nagents: {', '.join(agents())}")
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+@click.command()
+@options.tasks(required=False)
+@options.tier(default=None)
+@options.results
+def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> None:
+    """Show every run that exists and, for each tier with runs, those that a figure still needs.
+
+    \b
+    amago-bench status --tier laptop
+    amago-bench status --task 'long_term_memory/tmaze/*'
+    """
+    from reproduce.figures import FIGURES, all_jobs
+    from results.store import load, results_root
+
+    root = root or results_root()
+    rows = [row for row in load("runs", root, tier=tier) if _wanted(row.task, patterns)]
+    tiers = [tier] if tier else sorted({row.tier for row in rows})
+    known = {row.run_id for row in rows}
+    absent = [
+        job for name in tiers for job in all_jobs(list(FIGURES.values()), name)
+        if _wanted(job.task, patterns) and job.run_id not in known
+    ]  # fmt: skip
+    table = [
+        (row.run_id, row.status, row.env_steps, duration(row.wall_s), row.started, row.message or None) for row in rows
+    ] + [(job.run_id, "missing", None, None, None, None) for job in absent]
+    if not table:
+        click.echo(f"no runs yet under {root}; `amago-bench run --help` shows how to make one")
+        return
+    click.echo(aligned(("run", "status", "env steps", "wall", "started", "message"), table))
+    counts = {word: sum(line[1] == word for line in table) for word in dict.fromkeys(str(line[1]) for line in table)}
+    click.echo("\n" + ", ".join(f"{count} {word}" for word, count in counts.items()))
+
+
+def _wanted(task: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(fnmatchcase(task, pattern) for pattern in patterns)
+
+
+COMMANDS = (list_, status)

@@ -1,0 +1,168 @@
+"""Commands that play: run, sweep, evaluate."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reproduce import options
+from results.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarks.sweep import Job
+
+
+@click.command()
+@click.option("--task", metavar="TASK", help="Task id, see `amago-bench list`.")
+@click.option("--env", "env_id", metavar="ID", help="Any registered gymnasium environment instead of a task.")
+@click.option("--agent", default="amago", show_default=True, help="Agent id, or my_module:MyAgent.")
+@options.tier()
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a hyper-parameter; repeatable.")
+@click.option("--replace", is_flag=True, help="Throw a run of the same id away and start again.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--wandb", is_flag=True, help="Also log to Weights & Biases (WANDB_MODE=offline works).")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@options.results
+def run(
+    task: str | None, env_id: str | None, agent: str, tier: str, seed: int, settings: tuple[str, ...],
+    replace: bool, threads: int, wandb: bool, quiet: bool, root: Path | None,
+) -> None:  # fmt: skip
+    """Make one run: train an agent on a task, evaluate it, write its rows.
+
+    \b
+    amago-bench run --task long_term_memory/tmaze/passive-10 --agent amago
+    amago-bench run --task long_term_memory/tmaze/passive-10 --set lr=3e-4 --seed 1
+    amago-bench run --env CartPole-v1 --agent my_module:MyAgent
+    """
+    if (task is None) == (env_id is None):
+        raise click.UsageError("give either --task or --env; `amago-bench list` shows the tasks")
+    from benchmarks.agents import parse_settings
+    from benchmarks.run import run as make
+
+    def say(line: str) -> None:
+        if not quiet:
+            click.echo(line)
+
+    folder = make(
+        task or f"foreign/gymnasium/{env_id}", agent, tier, seed, parse_settings(settings),
+        root=root, replace=replace, threads=threads, wandb=wandb, say=say,
+    )  # fmt: skip
+    say(f"rows in {folder}")
+
+
+@click.command()
+@options.tasks()
+@options.agents
+@options.tier()
+@click.option("--seeds", type=options.Seeds(), default=None, help="Such as 0-4 or 0,1.  [default: those of the tier]")
+@options.workers
+@options.results
+def sweep(
+    patterns: tuple[str, ...], agent_ids: tuple[str, ...], tier: str, seeds: tuple[int, ...] | None,
+    workers: int | None, root: Path | None,
+) -> None:  # fmt: skip
+    """Make all runs of tasks x agents x seeds that are missing, several at once.
+
+    Each run has a process and one thread of its own. One that fails does not stop the others. Stop it with Ctrl-C and
+    call it again: finished runs stay finished. Ends with 1 and the list of failed runs if there is any.
+
+    \b
+    amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop
+    amago-bench sweep --task long_term_memory/tmaze/passive-10 --agent amago --seeds 0-4 --workers 2
+    """
+    from benchmarks.agents import agent_id, check_agent, parse_agent
+    from benchmarks.catalog import match
+    from benchmarks.sweep import Job
+    from results.store import results_root
+
+    bases = [parse_agent(text) for text in agent_ids]
+    for base, _ in bases:
+        check_agent(base)
+    tasks = {task.id: task for pattern in patterns for task in match(pattern)}
+    jobs = [
+        Job(task.id, agent_id(*agent), tier, seed)
+        for task in tasks.values() for seed in seeds or task.budget(tier).seeds for agent in bases
+    ]  # fmt: skip
+    if make_missing(jobs, root or results_root(), workers):
+        raise click.exceptions.Exit(1)
+
+
+def make_missing(jobs: Sequence[Job], root: Path, workers: int | None) -> list[Job]:
+    """Make the runs that are missing and say what was done; the failed ones, for which a command is printed."""
+    from benchmarks.cores import available_cores
+    from benchmarks.sweep import missing
+    from benchmarks.sweep import sweep as make
+    from reproduce.live import live_report
+
+    todo = missing(jobs, root)
+    if not todo:
+        click.echo(f"nothing to run: all {len(jobs)} runs are finished")
+        return []
+    workers = min(workers or available_cores(), len(todo))
+    click.echo(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished, {len(todo)} to make, {workers} at once")
+    with live_report(workers) as report:
+        states = make(todo, root, workers, report)
+    failed = [state for state in states if state.status == "failed"]
+    if failed:
+        click.echo(f"{len(failed)} of {len(states)} runs failed:", err=True)
+        for state in failed:
+            click.echo(f"  {state.job.run_id}: {state.message}  ({state.log})", err=True)
+        click.echo("to run only these again:", err=True)
+        for state in failed:
+            click.echo(f"  {rerun_command(state.job)}", err=True)
+    return [state.job for state in failed]
+
+
+def rerun_command(job: Job) -> str:
+    words = ["amago-bench", "run", "--task", job.task, "--agent", job.agent, "--tier", job.tier, "--seed", str(job.seed)]
+    return shlex.join(words)
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("--rollouts", type=click.IntRange(min=1), default=100, show_default=True, help="Rollouts to play.")
+@options.results
+def evaluate(run: str, rollouts: int, root: Path | None) -> None:
+    """Evaluate a finished run again. RUN is its id or its folder. No table is changed.
+
+    With 100 rollouts these are the very rollouts of its final evaluation, so the return must come out the same.
+
+    \b
+    amago-bench evaluate smoke:long_term_memory/tmaze/passive-10:amago:0
+    amago-bench evaluate results/runs/smoke/long_term_memory/tmaze/passive-10/amago/seed-0 --rollouts 400
+    """
+    from benchmarks import api
+    from benchmarks.evaluate import SLOTS, summarise
+    from results.store import results_root
+
+    loaded = api.load(_folder_of(run, root or results_root()))
+    result = summarise(loaded.evaluate(rollouts, slots=math.gcd(rollouts, SLOTS)))
+    success = "" if result.success_mean is None else f", success {result.success_mean:.3f}"
+    click.echo(
+        f"{loaded.task.id}: mean return {result.return_mean:.4f}, median {result.return_median:.4f}, "
+        f"quartiles {result.return_q1:.4f} to {result.return_q3:.4f}{success}, {result.rollouts} rollouts"
+    )
+
+
+def _folder_of(run: str, root: Path) -> Path:
+    from results.store import load, run_folder
+
+    if (Path(run) / "runs.csv").exists():
+        return Path(run)
+    rows = {row.run_id: row for row in load("runs", root, sources=("runs",))}
+    if run not in rows:
+        near = difflib.get_close_matches(run, rows, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`amago-bench status` lists the runs"
+        raise UserError(f"no run {run!r} under {root / 'runs'}; {hint}")
+    row = rows[run]
+    return run_folder(root, row.tier, row.task, row.agent, row.seed)
+
+
+COMMANDS = (run, sweep, evaluate)

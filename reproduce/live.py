@@ -1,0 +1,119 @@
+"""What a sweep shows while it runs: bars on a terminal, a line for each change elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchmarks.sweep import State
+from reproduce.text import duration
+
+MARKS = {"waiting": " ", "running": ">", "finished": "+", "failed": "x"}
+
+
+class Report(Protocol):
+    def __call__(self, states: Sequence[State]) -> None: ...
+
+
+@contextmanager
+def live_report(workers: int) -> Iterator[Report]:
+    """A function for `sweep(report=...)`."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    if not console.is_terminal:
+        yield Lines()
+        return
+    started = time.monotonic()
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        lines = Lines(console.print)
+
+        def report(states: Sequence[State]) -> None:
+            lines(states)
+            live.update(_panel(states, workers, time.monotonic() - started, console.height))
+
+        yield report
+
+
+class Lines:
+    """One line when a run ends."""
+
+    def __init__(self, say=print) -> None:  # type: ignore[no-untyped-def]
+        self._say, self._told = say, set[str]()
+
+    def __call__(self, states: Sequence[State]) -> None:
+        for state in states:
+            if state.status in ("finished", "failed") and state.job.run_id not in self._told:
+                self._told.add(state.job.run_id)
+                self._say(f"[{len(self._told)}/{len(states)}] {self._line(state)}")
+
+    @staticmethod
+    def _line(state: State) -> str:
+        end = f"return {shown}" if (shown := last_return(state)) else ""
+        words = state.message if state.status == "failed" else end
+        return f"{state.status} {state.job.run_id} in {duration(state.seconds)}" + (f": {words}" if words else "")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far a run is (0 to 1), its steps a second, and the seconds it still needs if all goes on like this."""
+
+    share: float
+    rate: float | None
+    left: float | None
+
+
+def pace(state: State) -> Pace:
+    steps, total = state.progress.get("env_steps", 0), state.progress.get("total", 0)
+    wall = state.progress.get("wall_s", 0.0)
+    if not (steps and total and wall):
+        return Pace(0.0, None, None)
+    return Pace(min(1.0, steps / total), steps / wall, max(0, total - steps) * wall / steps)
+
+
+def time_left(states: Sequence[State], workers: int) -> float | None:
+    """Seconds until all is done: waiting runs are taken to last as long as the mean of those that are known."""
+    known = [state.seconds for state in states if state.status == "finished"]
+    left = 0.0
+    for state in states:
+        if state.status == "running" and (own := pace(state).left) is not None:
+            left += own
+            known.append(state.seconds + own)
+    waiting = sum(state.status == "waiting" for state in states)
+    if not known:
+        return None
+    return (left + waiting * sum(known) / len(known)) / workers
+
+
+def last_return(state: State) -> str:
+    value = state.progress.get("return")
+    return "" if value is None else f"{value:.3f}"
+
+
+def _panel(states: Sequence[State], workers: int, elapsed: float, height: int):  # type: ignore[no-untyped-def]
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for state in [state for state in states if state.status == "running"][: max(1, height - 4)]:
+        now = pace(state)
+        table.add_row(
+            Text(state.job.run_id),
+            ProgressBar(total=1.0, completed=now.share, width=20),
+            f"{now.share:.0%}",
+            "" if now.rate is None else f"{now.rate:,.0f} steps/s",
+            f"return {last_return(state)}" if last_return(state) else "",
+            "" if now.left is None else f"{duration(now.left)} left",
+        )
+    count = {status: sum(state.status == status for state in states) for status in MARKS}
+    left = time_left(states, workers)
+    head = f"{count['finished'] + count['failed']} of {len(states)} runs done in {duration(elapsed)}"
+    head += f", {count['failed']} failed" if count["failed"] else ""
+    head += f", about {duration(left)} left" if left is not None else ""
+    return Group(table, Text(head))
