@@ -177,9 +177,7 @@ def _finished(root: Path, folder: Path) -> dict[str, list[Any]] | None:
         return None
     tables["episodes"] = [row for row in tables["episodes"] if row.final]
     if not tables["episodes"] or not any(row.final for row in tables["curves"]):
-        raise UserError(
-            f"{folder}: the run is marked finished but lacks its final evaluation; run it with --replace"
-        )
+        raise UserError(f"{folder}: the run is marked finished but lacks its final evaluation; run it with --replace")
     return tables
 
 
