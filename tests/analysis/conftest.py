@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from results import schema
 from results.store import TableWriter, run_folder
 
@@ -60,7 +61,7 @@ def write_run(
                     wall_s=1.0,
                     success_mean=success,
                     rollouts=100,
-                )  # fmt: skip
+                )
             )
 
 

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from analysis import frames
 from analysis.claims import load_claims
 from analysis.verdicts import judge, load_verdicts, to_frame, to_text

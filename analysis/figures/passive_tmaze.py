@@ -1,0 +1,163 @@
+"""Figure "Passive T-Maze": return against corridor length, after the paper's case studies (section E.3)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis import frames
+from analysis.figures import FIGURES
+from analysis.style import AGENTS, BLACK, GREY, agent_style, paper_style, save
+from analysis.table import summary
+from results.store import results_root
+
+SPEC = FIGURES["passive-tmaze"]
+PREFIX = "long_term_memory/tmaze/passive-"
+ORACLE, MEMORY_FREE, LOWEST = 1.0, 0.5, -1.0
+AGENT_STEP, SEED_STEP = 1.2, 1.045  # side by side on the log axis, since most returns are exactly 1.0 or 0.5
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the figure shows: `means` are rows of `table.summary`, `seeds` of `frames.scores`, both with `corridor`."""
+
+    tier: str
+    means: pd.DataFrame
+    seeds: pd.DataFrame
+    published: pd.DataFrame
+    left_out: tuple[str, ...]  # cells of a second protocol
+
+
+def draw(tier: str, root: Path | None = None) -> list[Path]:
+    """Writes `figures/passive-tmaze-<tier>.png` and `.pdf` under `root`, from the tables alone; returns the paths."""
+    root = root or results_root()
+    data = load(tier, root)
+    with paper_style():
+        figure = plot(data)
+        return save(figure, root / "figures", f"passive-tmaze-{tier}")
+
+
+def load(tier: str, root: Path) -> Data:
+    """The rows of the figure's tasks and agents at one tier, and the published points."""
+    means = summary(root, tier, f"{PREFIX}*", SPEC.agents)
+    means = means[means["task"].isin(SPEC.tasks(tier)) & (means["n"] > 0)]
+    # Cells of different protocols are different results: one is shown, and the caption says what is left out.
+    means = means.sort_values("n", ascending=False, kind="stable")
+    second = means[means.duplicated(["task", "agent"])]
+    means = means.drop_duplicates(["task", "agent"])
+    seeds = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents).merge(means[["task", "agent", "protocol"]])
+    published = frames.load("published").query("figure == 'passive_tmaze'")
+    return Data(
+        tier,
+        *(frame.assign(corridor=_corridors(frame)).sort_values("corridor") for frame in (means, seeds, published)),
+        tuple(f"{row.agent} at {row.task.removeprefix(PREFIX)} ({row.protocol})" for row in second.itertuples()),
+    )
+
+
+def _corridors(frame: pd.DataFrame) -> pd.Series:
+    return frame["task"].str.removeprefix(PREFIX).astype(int)
+
+
+def plot(data: Data) -> Figure:
+    """The figure; call it inside `style.paper_style()`."""
+    figure = Figure(figsize=(7.4, 3.6))
+    axes = figure.add_subplot()
+    lines = [
+        axes.axhline(ORACLE, color=BLACK, linestyle=(0, (4, 2)), linewidth=1.2, label="Oracle, 1.0", zorder=1),
+        axes.axhline(MEMORY_FREE, color=GREY, linestyle=":", linewidth=1.4, label="Best without memory, 0.5", zorder=1),
+    ]
+    published = _draw_published(axes, data.published)
+    middle = (len(SPEC.agents) - 1) / 2
+    ours = [_draw_agent(axes, data, agent, AGENT_STEP ** (i - middle)) for i, agent in enumerate(SPEC.agents)]
+    axes.set(
+        title="Passive T-Maze",
+        xlabel="Corridor length N (context and horizon N + 1)",
+        ylabel="Average return",
+        xscale="log",
+        xlim=(6.8, 13_500),
+        ylim=(-0.8, 1.15),
+        yticks=[-0.5, 0, 0.5, 1],
+    )
+    axes.set_xticks([10, 30, 100, 300, 1000, 3000, 10_000])
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    axes.minorticks_off()
+    for title, handles, height in (
+        (f"This project, {data.tier} tier", ours, 1.0),
+        ("Published", published + lines, 0.52),
+    ):
+        legend = axes.legend(
+            handles=handles, title=title, loc="upper left", bbox_to_anchor=(1.01, height), alignment="left"
+        )
+        axes.add_artist(legend)
+    figure.text(0.05, -0.05, "\n".join(textwrap.wrap(caption(data), 138)), va="top", fontsize=8)
+    return figure
+
+
+def _draw_agent(axes: Axes, data: Data, agent: str, shift: float) -> Line2D:
+    """Draws one agent beside the others and returns its legend entry."""
+    style = agent_style(agent)
+    means = data.means[data.means["agent"] == agent]
+    means = means.assign(x=means["corridor"] * shift)
+    look = {"color": style.color, "marker": style.marker, "markersize": 10 if style.marker == "*" else 6}
+    if means["mean"].isna().all():
+        return Line2D([], [], **look, linestyle="none", label=f"{style.label}:\n{_no_data(data, agent)}")
+    bars = means[means["low"].notna()]
+    ends = bars["low"].clip(lower=LOWEST), bars["high"].clip(upper=ORACLE)
+    lengths = [bars["mean"] - ends[0], ends[1] - bars["mean"]]
+    axes.errorbar(bars["x"], bars["mean"], lengths, fmt="none", ecolor=style.color, elinewidth=1.2, capsize=3)
+    dots = {"s": 17, "color": style.color, "alpha": 0.75, "edgecolor": "white", "linewidth": 0.6, "zorder": 4}
+    for _, seeds in data.seeds[data.seeds["agent"] == agent].dropna(subset="return").groupby("task"):
+        spread = SEED_STEP ** (np.arange(len(seeds)) - (len(seeds) - 1) / 2)
+        axes.scatter(seeds["corridor"] * shift * spread, seeds["return"], **dots)
+    (line,) = axes.plot(means["x"], means["mean"], **look, label=style.label, alpha=0.9, zorder=3)
+    return line
+
+
+def _no_data(data: Data, agent: str) -> str:
+    """Why an agent has no line; never just a missing one."""
+    failed = int(data.means.loc[data.means["agent"] == agent, "failed"].sum())
+    return f"no data (0/{sum(SPEC.runs[data.tier].values())} runs{f', {failed} failed' if failed else ''})"
+
+
+def _draw_published(axes: Axes, published: pd.DataFrame) -> list[Line2D]:
+    handles = []
+    for agent in (agent for agent in AGENTS if agent in set(published["agent"])):
+        points, style = published[published["agent"] == agent], agent_style(agent)
+        handles += axes.plot(
+            points["corridor"], points["value"], color=style.color, marker=style.marker, linestyle=(0, (2, 2)),
+            linewidth=1.1, markersize=10 if style.marker == "*" else 5.5, markerfacecolor="white", label=style.label,
+        )  # fmt: skip
+    return handles
+
+
+def caption(data: Data) -> str:
+    """What stands under the figure: what the marks are, n and the kind of interval, what failed, what is missing."""
+    sentences = [
+        "Filled marks and solid lines: mean final return over seeds, this project; small dots: single seeds.",
+        f"n at N = {', '.join(str(n) for n in _corridors(pd.DataFrame({'task': SPEC.tasks(data.tier)})))}: "
+        + "; ".join(f"{agent_style(agent).label} {_counts(data, agent)}" for agent in SPEC.agents)
+        + ".",
+        "Bars: 95 % Student t interval over seeds, cut at the highest possible return (unreliable for a few "
+        "solved-or-not returns: the table has the exact interval of the share of solved seeds); no bar where all seeds "
+        "are equal or n = 1.",
+        "Hollow marks and dashed lines: published, maximum over training (read from the paper's figure).",
+    ]
+    if failed := int(data.means["failed"].sum()):
+        sentences.append(f"Failed runs, counted in n, without a return: {failed}.")
+    if data.left_out:
+        sentences.append(f"Left out, other protocol: {', '.join(data.left_out)}.")
+    return " ".join(sentences)
+
+
+def _counts(data: Data, agent: str) -> str:
+    means = data.means[data.means["agent"] == agent].set_index("task")["n"]
+    counts: Sequence[int] = [int(means.get(task, 0)) for task in SPEC.tasks(data.tier)]
+    return ", ".join(map(str, counts)) if any(counts) else _no_data(data, agent)

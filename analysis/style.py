@@ -1,0 +1,63 @@
+"""One look for every figure: what an agent is called and how it is drawn. Colours are Okabe and Ito's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+GREEN, ORANGE, BLUE, SKY, PURPLE, VERMILION, BLACK, GREY = (
+    "#009E73", "#E69F00", "#0072B2", "#56B4E9", "#CC79A7", "#D55E00", "#000000", "#767676",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AgentStyle:
+    label: str
+    color: str
+    marker: str
+
+
+# The paper's colours where it has them: green AMAGO with stars, yellow GRU and RNN, blue Transformer.
+AGENTS = {
+    "amago": AgentStyle("AMAGO (Transformer)", GREEN, "*"),
+    "amago-gru": AgentStyle("AMAGO-GRU", ORANGE, "s"),
+    "amago-memoryless": AgentStyle("AMAGO without memory", PURPLE, "v"),
+    "amago-naive": AgentStyle("Naive off-policy Transformer", VERMILION, "X"),
+    "random": AgentStyle("Random", GREY, "x"),
+    "oracle": AgentStyle("Oracle", BLACK, "d"),
+    "ni2023-transformer": AgentStyle("Transformer (Ni et al., 2023)", BLUE, "o"),
+    "ni2022-rnn": AgentStyle("RNN (Ni et al., 2022)", ORANGE, "D"),
+}
+
+
+def agent_style(agent: str) -> AgentStyle:
+    """The style of an agent; an unknown one goes by its id in grey-blue."""
+    return AGENTS.get(agent, AgentStyle(agent, SKY, "P"))
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Matplotlib's settings inside the block; the caller's own are untouched."""
+    settings = {
+        "figure.dpi": 100, "savefig.dpi": 200, "font.size": 10, "axes.titlesize": 12, "axes.labelsize": 10.5,
+        "legend.fontsize": 8.5, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+        "axes.grid.axis": "y", "grid.color": "#e4e4e4", "axes.axisbelow": True, "lines.linewidth": 1.8,
+        "pdf.fonttype": 42, "legend.frameon": False,
+    }  # fmt: skip
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Writes `name`.png and `name`.pdf without a time stamp, so that the same tables give the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    for path in paths:
+        extra = {"CreationDate": None} if path.suffix == ".pdf" else {}
+        figure.savefig(path, bbox_inches="tight", metadata=extra)
+    return paths

@@ -1,0 +1,140 @@
+"""The results table: one row per task, protocol and agent. Numbers stay numbers until `render`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis import frames, stats
+from results.errors import UserError
+
+FORMATS = ("text", "csv", "markdown")
+# The final return from which a seed counts as solved, by pattern of task. Other tasks have no such share.
+SOLVED_AT = {"long_term_memory/tmaze/*": 0.95}
+GROUP = ["task", "tier", "protocol", "agent"]
+
+
+def summary(
+    root: Path | None = None,
+    tier: str | None = None,
+    task: str = "*",
+    agents: Sequence[str] | None = None,
+    metric: str = "return",
+) -> pd.DataFrame:
+    """One row per task, tier, protocol and agent; `task` is a shell pattern. Empty if nothing matches.
+
+    Columns: n seeds that ended, `failed` of them, `unfinished` ones beside them; `mean` of the final evaluations of
+    the finished seeds with `low`, `high` and the kind of `interval`; `median`; `solved`, the share of all n seeds
+    with a final return of `SOLVED_AT`, with its exact 95 % interval (a failed seed is not solved);
+    `best`, the mean of the seeds' maxima over training, which is the paper's number and never the headline; medians
+    of env_steps and wall_s. Raises UserError for an unknown metric.
+    """
+    if metric not in frames.METRICS:
+        raise UserError(f"unknown metric '{metric}' (known: {', '.join(frames.METRICS)})")
+    scores = frames.scores(root, tier, task, agents)
+    rows = [
+        dict(zip(GROUP, keys, strict=True)) | _cells(cell, solved_at(str(keys[0])), metric)
+        for keys, cell in scores.groupby(GROUP, sort=False)
+    ]
+    return pd.DataFrame(rows, columns=[*GROUP, *_cells(scores.iloc[:0], None, metric)])
+
+
+def solved_at(task: str) -> float | None:
+    """The final return from which a seed of the task counts as solved, or None."""
+    return next((value for pattern, value in SOLVED_AT.items() if fnmatchcase(task, pattern)), None)
+
+
+def _cells(runs: pd.DataFrame, threshold: float | None, metric: str) -> dict[str, float | str | None]:
+    ended = runs[runs["state"] != "unfinished"]
+    finished = ended[ended["state"] == "finished"]
+    mean = stats.mean_interval(ended[metric], failed="exclude")
+    solved = stats.Estimate(None, None, None, 0, 0, "empty")
+    if threshold is not None:
+        solved = stats.share_interval(int((ended["return"] >= threshold).sum()), len(ended), failed=mean.failed)
+    return {
+        "n": len(ended),
+        "failed": len(ended) - len(finished),
+        "unfinished": len(runs) - len(ended),
+        "mean": mean.value,
+        "low": mean.low,
+        "high": mean.high,
+        "interval": mean.kind,
+        "median": finished[metric].median(),
+        "solved": solved.value,
+        "solved_low": solved.low,
+        "solved_high": solved.high,
+        "best": finished[f"best_{metric}"].mean(),
+        "env_steps": finished["env_steps"].median(),
+        "wall_s": finished["wall_s"].median(),
+    }
+
+
+def render(frame: pd.DataFrame, format: str = "text", metric: str = "return") -> str:
+    """The frame of `summary` as text for a terminal, as CSV with exact numbers, or as Markdown."""
+    if format not in FORMATS:
+        raise UserError(f"unknown format '{format}' (known: {', '.join(FORMATS)})")
+    if format == "csv":
+        return frame.to_csv(index=False, lineterminator="\n")
+    if frame.empty:
+        return "no runs match\n"
+    body = [_row(row) for row in frame.to_dict("records")]
+    header = _header(metric)
+    if format == "markdown":
+        lines = [f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *body)]
+    else:
+        widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
+        padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in (header, *body))
+        lines = ["  ".join(line).rstrip() for line in padded]
+    return "\n".join([*lines, "", *_footnote(frame)]) + "\n"
+
+
+def _header(metric: str) -> list[str]:
+    return [
+        "task", "tier", "protocol", "agent", "n", "failed", f"final {metric} [95%]", "interval", "median",
+        "solved [95%]", "max in training", "env steps", "wall",
+    ]  # fmt: skip
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    n = f"{row['n']}" + (f" (+{row['unfinished']} unfinished)" if row["unfinished"] else "")
+    return [
+        row["task"], row["tier"], row["protocol"], row["agent"], n, str(row["failed"]),
+        _interval(row["mean"], row["low"], row["high"]), row["interval"], _number(row["median"]),
+        _interval(row["solved"], row["solved_low"], row["solved_high"]), _number(row["best"]),
+        "-" if _empty(row["env_steps"]) else f"{row['env_steps']:,.0f}", _duration(row["wall_s"]),
+    ]  # fmt: skip
+
+
+def _footnote(frame: pd.DataFrame) -> list[str]:
+    thresholds = sorted({pattern for task in frame["task"] for pattern in SOLVED_AT if fnmatchcase(task, pattern)})
+    return [
+        "n: seeds that ended, failed ones among them. Final: mean over the finished seeds of their last evaluation.",
+        "interval: t = Student's t over seeds; degenerate = all seeds equal and single = one seed: no interval.",
+        *(f"solved: share of the n seeds with a final return >= {SOLVED_AT[p]:g} ({p}), binomial." for p in thresholds),
+        "max in training: mean over seeds of the best evaluation, the paper's number; not to be read as the final one.",
+        "env steps, wall: median of the finished seeds.",
+    ]
+
+
+def _empty(value: float | None) -> bool:
+    return value is None or math.isnan(value)
+
+
+def _number(value: float | None) -> str:
+    return "-" if _empty(value) else f"{value:.3f}"
+
+
+def _interval(value: float | None, low: float | None, high: float | None) -> str:
+    return _number(value) if _empty(low) else f"{value:.3f} [{low:.2f}, {high:.2f}]"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None or math.isnan(seconds):
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest:02d}s"
