@@ -22,7 +22,9 @@ NEEDED_GB = {"memory": 2.0, "disk": 2.0}  # for one laptop run
 @click.command()
 @options.results
 def doctor(root: Path | None) -> None:
-    """Check Python, packages, cores, memory, disk, attention and the results folder. Ends with 1 if something is wrong.
+    """Check whether this machine is ready for runs.
+
+    Looks at Python, packages, cores, memory, disk, attention and the results folder. Ends with 1 if something is wrong.
 
     \b
     amago-bench doctor

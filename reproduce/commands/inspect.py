@@ -27,8 +27,8 @@ def list_(pattern: str) -> None:
     from benchmarks.catalog import match
 
     rows = [
-        (task.id, _number(task.random_return), _number(task.high), task.high_source, task.horizon, " ".join(task.budgets))
-        for task in match(pattern)
+        (t.id, _number(t.random_return), _number(t.high), t.high_source, t.horizon, " ".join(t.budgets))
+        for t in match(pattern)
     ]
     click.echo(aligned(("task", "random", "high", "high from", "horizon", "tiers"), rows))
     click.echo(f"\nagents: {', '.join(agents())}")
@@ -43,13 +43,16 @@ def _number(value: float) -> float | None:
 @options.tier(default=None)
 @options.results
 def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> None:
-    """Show every run that exists and, for each tier with runs, those that a figure still needs.
+    """Show all runs, and those that a figure still needs.
+
+    Runs are missing at a tier only once it has any.
 
     \b
     amago-bench status --tier laptop
     amago-bench status --task 'long_term_memory/tmaze/*'
     """
-    from reproduce.figures import FIGURES, all_jobs
+    from analysis.figures import FIGURES
+    from reproduce.pipeline import jobs
     from results.store import load, results_root
 
     root = root or results_root()
@@ -57,7 +60,7 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
     tiers = [tier] if tier else sorted({row.tier for row in rows})
     known = {row.run_id for row in rows}
     absent = [
-        job for name in tiers for job in all_jobs(list(FIGURES.values()), name)
+        job for name in tiers for job in jobs(FIGURES, name)
         if _wanted(job.task, patterns) and job.run_id not in known
     ]  # fmt: skip
     table = [

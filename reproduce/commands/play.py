@@ -34,7 +34,7 @@ def run(
     task: str | None, env_id: str | None, agent: str, tier: str, seed: int, settings: tuple[str, ...],
     replace: bool, threads: int, wandb: bool, quiet: bool, root: Path | None,
 ) -> None:  # fmt: skip
-    """Make one run: train an agent on a task, evaluate it, write its rows.
+    """Train an agent on a task, evaluate it, write its rows.
 
     \b
     amago-bench run --task long_term_memory/tmaze/passive-10 --agent amago
@@ -68,9 +68,9 @@ def sweep(
     patterns: tuple[str, ...], agent_ids: tuple[str, ...], tier: str, seeds: tuple[int, ...] | None,
     workers: int | None, root: Path | None,
 ) -> None:  # fmt: skip
-    """Make all runs of tasks x agents x seeds that are missing, several at once.
+    """Make many runs, several at once.
 
-    Each run has a process and one thread of its own. One that fails does not stop the others. Stop it with Ctrl-C and
+    Those of tasks x agents x seeds that are finished are left as they are. Each run has a process and one thread of its own. One that fails does not stop the others. Stop it with Ctrl-C and
     call it again: finished runs stay finished. Ends with 1 and the list of failed runs if there is any.
 
     \b
@@ -121,8 +121,8 @@ def make_missing(jobs: Sequence[Job], root: Path, workers: int | None) -> list[J
 
 
 def rerun_command(job: Job) -> str:
-    words = ["amago-bench", "run", "--task", job.task, "--agent", job.agent, "--tier", job.tier, "--seed", str(job.seed)]
-    return shlex.join(words)
+    named = {"--task": job.task, "--agent": job.agent, "--tier": job.tier, "--seed": str(job.seed)}
+    return shlex.join(["amago-bench", "run", *(word for pair in named.items() for word in pair)])
 
 
 @click.command()

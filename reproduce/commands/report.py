@@ -1,50 +1,117 @@
-"""Commands that report from the tables alone: table, verdicts, figure, merge; and reproduce, which also runs."""
+"""Commands that report from the tables: table, verdicts, figure, merge; and reproduce, which first runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from analysis.figures import FIGURES
 from reproduce import options
-from results.errors import UserError
 
 CLAIMS = Path(__file__).resolve().parents[1] / "claims.yaml"
-
-
-def figure_option(text: str):  # type: ignore[no-untyped-def]
-    from reproduce.figures import FIGURES
-
-    return click.option("--figure", "name", type=options.Near(tuple(FIGURES)), default=None, help=text)
+NAMES = options.Near(tuple(FIGURES))
 
 
 @click.command()
-@options.tasks(required=False)
+@click.option("--task", "pattern", default="*", metavar="PATTERN", help="Task id or shell pattern.")
 @click.option("--agent", "agent_ids", multiple=True, metavar="AGENT", help="Only this agent; repeatable.")
 @options.tier(default=None)
+@click.option("--metric", type=options.Near(("return", "success")), default="return", show_default=True)
+@click.option("--format", "form", type=options.Near(("text", "csv", "markdown")), default="text", show_default=True)
 @options.results
-def table(patterns: tuple[str, ...], agent_ids: tuple[str, ...], tier: str | None, root: Path | None) -> None:
-    """Print mean final returns with n and intervals, published numbers beside them.
+def table(
+    pattern: str, agent_ids: tuple[str, ...], tier: str | None, metric: str, form: str, root: Path | None
+) -> None:
+    """Print the final results with n and intervals.
 
     \b
     amago-bench table --task 'long_term_memory/tmaze/*' --tier laptop
+    amago-bench table --format csv
     """
-    raise UserError("not there yet")
+    from analysis.table import render, summary
+
+    click.echo(render(summary(root, tier, pattern, agent_ids or None, metric), form, metric), nl=False)
 
 
 @click.command()
 @options.tier(default=None)
 @options.results
 def verdicts(tier: str | None, root: Path | None) -> None:
-    """Print what the runs say about each claim of the paper.
+    """Print what the runs say about each claim.
 
     A claim of the paper is judged at the paper tier only; its restatement for the laptop has an id of its own.
 
     \b
     amago-bench verdicts --tier laptop
     """
-    raise UserError("not there yet")
+    from analysis.claims import load_claims
+    from analysis.verdicts import load_verdicts, to_text
+
+    found = [verdict for verdict in load_verdicts(load_claims(CLAIMS), root) if tier in (None, verdict.claim.tier)]
+    click.echo(to_text(found) if found else f"no claims at the tier {tier}")
 
 
-COMMANDS = (table, verdicts)
+@click.command()
+@click.argument("name", type=NAMES)
+@options.tier()
+@options.results
+def figure(name: str, tier: str, root: Path | None) -> None:
+    """Draw a figure from the tables, as PNG and PDF.
+
+    \b
+    amago-bench figure passive-tmaze --tier laptop
+    """
+    for path in FIGURES[name].draw(tier, root):
+        click.echo(path)
+
+
+@click.command()
+@options.tier(default="laptop")
+@click.option("--replace", is_flag=True, help="Replace reference rows of runs that were made again.")
+@options.results
+def merge(tier: str, replace: bool, root: Path | None) -> None:
+    """Gather finished runs into the reference tables.
+
+    \b
+    amago-bench merge --tier laptop
+    """
+    from results.store import merge_runs, results_root
+
+    root = root or results_root()
+    changed = merge_runs(root, tier, replace=replace)
+    for run_id in changed:
+        click.echo(run_id)
+    click.echo(f"{len(changed)} runs new or changed in {root / 'reference' / tier}")
+
+
+@click.command()
+@options.tier()
+@click.option("--figure", "name", type=NAMES, default=None, help="Only this figure.  [default: all]")
+@click.option("--seeds", type=click.IntRange(min=1), default=None, help="Seeds 0 to N-1.  [default: each figure's]")
+@options.workers
+@options.results
+def reproduce(tier: str, name: str | None, seeds: int | None, workers: int | None, root: Path | None) -> None:
+    """Make what is missing for the figures, then write them.
+
+    \b
+    amago-bench reproduce
+    amago-bench reproduce --tier laptop --figure passive-tmaze
+    """
+    from reproduce.commands.play import make_missing
+    from reproduce.pipeline import jobs, refresh
+    from results.store import results_root
+
+    root = root or results_root()
+    names = [name] if name else list(FIGURES)
+    failed = make_missing(jobs(names, tier, seeds), root, workers)
+    for each in names:
+        files, fresh = refresh(each, tier, root)
+        click.echo(f"figure {each} {'drawn from the tables' if fresh else 'is up to date'}:")
+        for path in files:
+            click.echo(f"  {path}")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+COMMANDS = (table, verdicts, figure, merge, reproduce)

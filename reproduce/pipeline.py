@@ -1,0 +1,58 @@
+"""From a tier to its figures: which runs are needed, and which files are out of date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from analysis.figures import FIGURES
+from benchmarks.sweep import Job
+from results.errors import UserError
+from results.store import replace_file
+
+ANALYSIS = Path(__file__).resolve().parents[1] / "analysis"
+
+
+def jobs(names: Iterable[str], tier: str, seeds: int | None = None) -> list[Job]:
+    """The runs that figures need at a tier, each once, seed by seed so that an early look compares like with like.
+
+    `seeds`: 0 to seeds - 1 everywhere, instead of what each figure asks for.
+    """
+    wanted = [
+        (seed, task, agent)
+        for name in names
+        for task in FIGURES[name].tasks(tier)
+        for seed in range(FIGURES[name].runs[tier][task] if seeds is None else seeds)
+        for agent in FIGURES[name].agents
+    ]
+    return [Job(task, agent, tier, seed) for seed, task, agent in dict.fromkeys(sorted(wanted, key=lambda w: w[0]))]
+
+
+def refresh(name: str, tier: str, root: Path) -> tuple[list[Path], bool]:
+    """The files of a figure and of its table under `root`, and whether they had to be written anew.
+
+    They are where a table or the code that draws is newer, or a file is missing. Raises UserError if a file is still
+    missing afterwards: whoever calls must not take a silent failure for a figure.
+    """
+    folder = root / "figures"
+    table, *drawings = files = [folder / f"{name}-{tier}.{kind}" for kind in ("csv", "png", "pdf")]
+    if all(path.exists() for path in files):
+        written = min(path.stat().st_mtime for path in files)
+        if all(path.stat().st_mtime <= written for path in _sources(tier, root)):
+            return files, False
+    from analysis.table import render, summary
+
+    spec = FIGURES[name]
+    rows = summary(root, tier, agents=spec.agents)
+    replace_file(table, render(rows[rows["task"].isin(spec.tasks(tier))], "csv").encode())
+    drawn = spec.draw(tier, root)
+    if missing := [path for path in (*drawings, *drawn) if not path.exists()]:
+        raise UserError(f"figure {name} ended without writing {missing[0]}")
+    return files, True
+
+
+def _sources(tier: str, root: Path) -> Iterator[Path]:
+    yield from ANALYSIS.rglob("*.py")
+    yield from (root / "reference" / tier).glob("*.csv*")
+    for table in ("runs", "curves"):
+        yield from (root / "runs" / tier).rglob(f"{table}.csv")
