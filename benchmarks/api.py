@@ -20,7 +20,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from amago_core.seeding import child
-from benchmarks.agents import make_agent, parse_agent
+from benchmarks.agents import make_agent
 from benchmarks.agents.protocol import Agent, VectorStep
 from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS, EpisodeRecord, evaluate, evaluation_seeds
 from benchmarks.run import Plan, plan

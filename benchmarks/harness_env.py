@@ -101,6 +101,9 @@ class HarnessEnv(VectorWrapper):
         observation = self._observation(self.observation_space, observation)
         return observation, self._reward(reward), terminated, truncated, self._infos(infos)
 
+    def __del__(self) -> None:
+        """Leaves the wrapped environment open, to be used again; gymnasium before 1.2 would close it here."""
+
     def _begin_rollouts(self, slots: np.ndarray) -> None:
         for slot in slots[self.rollouts[slots] % BLOCK == 0].tolist():
             block = int(self.rollouts[slot]) // BLOCK
