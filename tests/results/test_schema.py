@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +16,13 @@ Maker = dict[str, Callable[..., Any]]
 
 
 DESIGN = {
-    "episodes": """schema run_id protocol task split agent tier seed evaluation final env_steps updates slot rollout episode
-        instance episode_return episode_length success_any success_last finished""",
+    "episodes": """schema run_id protocol task split agent tier seed evaluation final env_steps updates slot rollout
+        episode instance episode_return episode_length success_any success_last finished""",
     "curves": """schema run_id protocol task split agent tier seed evaluation final env_steps updates wall_s return_mean
         return_median return_q1 return_q3 success_mean rollouts""",
     "runs": """schema run_id protocol task agent tier seed status message commit dirty config env_steps updates tokens
-        parameters collect_s learn_s evaluate_s wall_s peak_rss_mb device attention dtype threads torch python started""",
+        parameters collect_s learn_s evaluate_s wall_s peak_rss_mb device attention dtype threads torch python
+        started""",
     "published": "schema figure task agent metric x_kind x value low high n_seeds how source",
 }
 
@@ -54,7 +56,6 @@ def test_floats_round_trip_exactly(value: float) -> None:
 
 
 def test_numpy_numbers_are_written_as_numbers(rows: Maker) -> None:
-    np = pytest.importorskip("numpy")
     row = rows["episodes"](
         seed=np.int64(4), episode_return=np.float32(0.1), success_any=np.bool_(True), episode_length=np.int32(7)
     )

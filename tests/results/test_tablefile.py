@@ -269,7 +269,10 @@ def test_failed_write_leaves_the_lines_before(tmp_path: Path, rows: Maker, monke
 
 def test_whole_files_are_replaced_or_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a" / "file"
-    replace_file(path, b"old")
+    replace_file(path, b"older")
+    with open(path, "rb") as reader:
+        replace_file(path, b"old")
+        assert reader.read() == b"older", "a reader keeps the file that it opened"
 
     def fail(*args: Any) -> None:
         raise OSError(28, "No space left on device")
