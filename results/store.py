@@ -144,7 +144,7 @@ def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: 
         known = merged.get(name)
         if fresh == known:
             continue
-        if known and not replace:
+        if known and known["runs"] and not replace:  # without its row in `runs` an interrupted merge left the others
             difference = _difference(known, fresh)
             raise UserError(f"{destination}: {name} is there already {difference}; pass --replace to change it")
         records[name] = _protocol(folder, fresh)
@@ -190,8 +190,6 @@ def _protocol(folder: Path, tables: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 def _difference(known: dict[str, list[Any]], fresh: dict[str, list[Any]]) -> str:
-    if not known["runs"]:
-        return "without a row in runs"
     old, new = known["runs"][0], fresh["runs"][0]
     columns = [name for name in schema.columns("runs") if getattr(old, name) != getattr(new, name)]
     return f"with another {', '.join(columns)}" if columns else "with other scores"

@@ -217,6 +217,18 @@ def test_merge_again_changes_nothing(tmp_path: Path, add_run: AddRun) -> None:
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
 
 
+def test_merge_goes_on_after_an_interrupted_one(tmp_path: Path, add_run: AddRun) -> None:
+    add_run()
+    merge_runs(tmp_path, "laptop")
+    reference = tmp_path / "reference" / "laptop"
+    whole = tree(reference)
+    for name in ("runs.csv", "curves.csv"):  # the last to be written are the first to be lacking
+        (reference / "runs.csv").unlink()
+        (reference / name).unlink(missing_ok=True)
+        assert merge_runs(tmp_path, "laptop") == [ID.format(0)]
+        assert tree(reference) == whole
+
+
 def test_merge_keeps_runs_without_a_folder(tmp_path: Path, add_run: AddRun) -> None:
     folder = add_run(seed=0)
     merge_runs(tmp_path, "laptop")
