@@ -213,6 +213,7 @@ class _Training:
             for progress in self._safe_points(points, envs):
                 self._record.progress(progress, envs.env_steps)
                 if envs.env_steps >= budget.env_steps:
+                    self._reached = len(marks)
                     return ""
                 passed = sum(envs.env_steps >= mark for mark in marks)
                 if passed > self._reached:

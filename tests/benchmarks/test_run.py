@@ -1,0 +1,386 @@
+import json
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from benchmarks import run as run_module
+from benchmarks.agents import agent_id, make_agent, parse_agent, parse_settings
+from benchmarks.agents.protocol import ContractError, Progress
+from benchmarks.evaluate import EpisodeRecord
+from benchmarks.harness_env import EnvironmentFault
+from benchmarks.run import plan, run, save_checkpoint
+from benchmarks.task import Budget
+from results.errors import UserError
+from results.store import read_table
+
+
+class Walker:
+    """Steps its environments, one vector step a safe point; `after` is called before each yield with their count."""
+
+    after = staticmethod(lambda envs: None)
+
+    def __init__(self, spec):
+        self.spec = spec
+
+    def learn(self, envs, seeds):
+        rng = np.random.default_rng(seeds)
+        envs.reset()
+        updates = 0
+        while True:
+            *_, terminated, truncated, _ = envs.step(rng.integers(3, size=envs.num_envs))
+            if (done := terminated | truncated).any():
+                envs.reset(options={"reset_mask": done})
+            updates += 1
+            self.after(envs)
+            yield Progress(updates, 10 * updates, 0.5, 0.25, {"loss": 1.0 / updates})
+
+    def act(self, step, memory, rng):
+        return rng.integers(3, size=len(step.first)), memory
+
+    def save(self, folder):
+        (folder / "weights.txt").write_text("weights")
+
+    def load(self, folder):
+        self.weights = (folder / "weights.txt").read_text()
+
+    def describe(self):
+        return {"parameters": 7, "device": "cpu", "attention": "none", "dtype": "float32"}
+
+
+@pytest.fixture
+def toy(toys, tmp_path, monkeypatch):
+    """Runs an agent class on a toy task in which the return is the rollout's length, 4."""
+
+    class Toy:
+        task = toys.scripted(lambda t: (1.0, t == 4, False, {"success": True}), horizon=9)
+        lines: list[str] = []  # noqa: RUF012 - fresh for each test
+
+        def run(self, agent=Walker, task=None, **options):
+            monkeypatch.setitem(sys.modules, "toy_agents", types.SimpleNamespace(Agent=agent))
+            options = {"root": tmp_path, "say": self.lines.append} | options
+            return run(task or self.task, "toy_agents:Agent", **options)
+
+        def rows(self, table, folder=None):
+            return read_table((folder or self.folder) / f"{table}.csv", table)
+
+        folder = tmp_path / "runs" / "smoke" / "test" / "toy" / "a" / "toy_agents:Agent" / "seed-0"
+
+    return Toy()
+
+
+# --- what a run writes ---
+
+
+def test_a_run_from_nothing_to_its_rows(toy):
+    folder = toy.run()
+    assert folder == toy.folder
+    running, finished = toy.rows("runs")
+    assert (running.status, finished.status, finished.message) == ("running", "finished", "")
+    assert (finished.env_steps, finished.updates, finished.tokens) == (40, 20, 200)
+    assert (finished.collect_s, finished.learn_s, finished.parameters) == (0.5, 0.25, 7)
+    assert (finished.device, finished.attention, finished.dtype, finished.threads) == ("cpu", "none", "float32", 1)
+    assert 0 < finished.evaluate_s < finished.wall_s
+    assert 10 < finished.peak_rss_mb < 100_000
+    assert json.loads(finished.config)["budget"]["env_steps"] == 40
+    first, final = toy.rows("curves")
+    assert (first.evaluation, first.final, first.env_steps, first.updates, first.rollouts) == (0, False, 20, 10, 20)
+    assert (final.evaluation, final.final, final.env_steps, final.updates, final.rollouts) == (1, True, 40, 20, 100)
+    assert (final.return_mean, final.return_q1, final.success_mean) == (4.0, 4.0, 1.0)
+    episodes = toy.rows("episodes")
+    assert [len([e for e in episodes if e.final is final]) for final in (False, True)] == [20, 100]
+    assert {(e.episode_return, e.episode_length) for e in episodes} == {(4.0, 4)}
+    config = json.loads((folder / "config.json").read_text())
+    assert {row.protocol for row in (finished, final, *episodes)} == {config["protocol"]}
+    assert {e.split for e in episodes} == {"same"}
+
+
+def test_the_files_beside_the_tables(toy):
+    folder = toy.run()
+    progress = json.loads((folder / "progress.json").read_text())
+    assert progress.pop("wall_s") > 0
+    assert progress == {
+        "run_id": "smoke:test/toy/a:toy_agents:Agent:0",
+        "status": "finished",
+        "env_steps": 40,
+        "total": 40,
+        "updates": 20,
+        "return": 4.0,
+    }
+    assert sorted(path.name for path in (folder / "checkpoint").iterdir()) == ["done", "weights.txt"]
+    protocol = json.loads((folder / "protocol.json").read_text())
+    assert (protocol["task"], protocol["horizon"], protocol["evaluation"]["rollouts"]) == ("test/toy/a", 9, 100)
+    assert set(protocol["packages"]) == {"gymnasium"}
+    assert "finished" in (folder / "log.txt").read_text()
+    assert not (folder / "scratch").exists()
+
+
+def test_tensorboard_mirrors_the_curves(toy):
+    events = EventAccumulator(str(toy.run() / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("evaluation/return_mean")] == [(20, 4.0), (40, 4.0)]
+
+
+def test_wandb_is_asked_for_before_anything_is_touched(toy, monkeypatch):
+    toy.run()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install wandb"):
+        toy.run(wandb=True, replace=True)
+    assert toy.rows("runs")[-1].status == "finished"
+
+
+def test_wandb_gets_what_the_tables_get(toy, monkeypatch):
+    logged, finished = [], []
+    handle = types.SimpleNamespace(log=lambda v, step: logged.append((step, v)), finish=lambda: finished.append(1))
+    fake = types.ModuleType("wandb")
+    fake.__spec__ = types.SimpleNamespace()
+    fake.init = lambda **options: handle
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    toy.run(wandb=True)
+    assert [step for step, values in logged if "evaluation/return_mean" in values] == [20, 40]
+    assert finished == [1]
+
+
+def test_the_same_seed_gives_the_same_rows(toys, toy, tmp_path):
+    task = toys.scripted(lambda t: (1.0, t == 4, False, {}))
+    rows = []
+    for name in "ab":
+        toy.run(task=task, root=tmp_path / name)
+        folder = toy.folder.relative_to(tmp_path)
+        rows.append([toy.rows("episodes", tmp_path / name / folder), len(toy.rows("curves", tmp_path / name / folder))])
+    assert rows[0] == rows[1]
+
+
+# --- evaluations and the end of training ---
+
+
+def steps_of(toy):
+    return [(c.evaluation, c.env_steps, c.final) for c in toy.rows("curves")]
+
+
+def test_evaluations_are_evenly_spaced_and_the_last_is_the_final_one(toy, toys):
+    budget = Budget(env_steps=100, num_envs=2, evaluations=4, seeds=(0,))
+    toy.run(task=toys.scripted(lambda t: (1.0, t == 4, False, {}), budget=budget))
+    assert steps_of(toy) == [(0, 26, False), (1, 50, False), (2, 76, False), (3, 100, True)]
+
+
+def test_a_safe_point_past_several_marks_makes_one_evaluation_under_the_last_number(toy, toys):
+    class Rare(Walker):
+        def learn(self, envs, seeds):
+            for i, progress in enumerate(super().learn(envs, seeds), start=1):
+                if i % 30 == 0:
+                    yield progress
+
+    budget = Budget(env_steps=100, num_envs=2, evaluations=4, seeds=(0,))
+    toy.run(Rare, task=toys.scripted(lambda t: (1.0, t == 4, False, {}), budget=budget))
+    assert steps_of(toy) == [(1, 60, False), (3, 120, True)]
+
+
+def test_training_stops_after_two_solved_evaluations_in_a_row(toy, toys):
+    budget = Budget(env_steps=100, num_envs=2, evaluations=10, seeds=(0,), stop_return=4.0)
+    toy.run(task=toys.scripted(lambda t: (1.0, t == 4, False, {}), budget=budget))
+    assert steps_of(toy) == [(0, 10, False), (1, 20, False), (2, 20, True)]
+    assert "solved" in toy.rows("runs")[-1].message
+
+
+def test_one_solved_evaluation_is_not_enough(toy, toys, monkeypatch):
+    returns = iter([4.0, 3.9, 4.0, 4.0, 1.0])
+    fake = lambda *a, **k: [EpisodeRecord(0, 0, 0, "", next(returns), 1, None, None, True)]  # noqa: E731
+    monkeypatch.setattr(run_module, "evaluate", fake)
+    budget = Budget(env_steps=100, num_envs=2, evaluations=10, seeds=(0,), stop_return=4.0)
+    toy.run(task=toys.scripted(lambda t: (1.0, t == 4, False, {}), budget=budget))
+    assert [c.return_mean for c in toy.rows("curves")] == [4.0, 3.9, 4.0, 4.0, 1.0]
+
+
+def test_an_agent_that_has_learnt_all_it_can_is_evaluated(toy):
+    class Short(Walker):
+        def learn(self, envs, seeds):
+            yield next(super().learn(envs, seeds))
+
+    toy.run(Short)
+    assert steps_of(toy) == [(0, 2, True)]
+    assert toy.rows("runs")[-1].message == "learn() ended by itself after 2 steps"
+
+
+def test_the_agent_is_told_that_training_is_over(toy):
+    closed = []
+
+    class Tidy(Walker):
+        def learn(self, envs, seeds):
+            try:
+                yield from super().learn(envs, seeds)
+            finally:
+                closed.append(envs.env_steps)
+
+    toy.run(Tidy)
+    assert closed == [40]
+
+
+# --- running again ---
+
+
+def test_a_finished_run_is_left_as_it_is(toy):
+    toy.run()
+    before = {path: path.read_bytes() for path in toy.folder.rglob("*") if path.is_file()}
+    toy.lines.clear()
+    toy.run()
+    assert toy.lines == [f"smoke:test/toy/a:toy_agents:Agent:0 is finished already: {toy.folder}"]
+    assert before == {path: path.read_bytes() for path in toy.folder.rglob("*") if path.is_file()}
+
+
+def test_an_interrupted_run_starts_afresh_and_leaves_no_old_row(toy):
+    class Interrupted(Walker):
+        def after(self, envs):
+            if envs.env_steps >= 30:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        toy.run(Interrupted)
+    assert [r.status for r in toy.rows("runs")] == ["running", "interrupted"]
+    assert json.loads((toy.folder / "progress.json").read_text())["status"] == "interrupted"
+    assert steps_of(toy) == [(0, 20, False)]
+    toy.run()
+    assert [r.status for r in toy.rows("runs")] == ["running", "finished"]
+    assert steps_of(toy) == [(0, 20, False), (1, 40, True)]
+
+
+def test_a_killed_run_starts_afresh(toy, monkeypatch):
+    toy.run()
+    table = toy.folder / "runs.csv"
+    table.write_text("\n".join(table.read_text().splitlines()[:2]) + "\n")  # header and `running`, as a kill leaves it
+    toy.run()
+    assert [r.status for r in toy.rows("runs")] == ["running", "finished"]
+
+
+def test_a_failure_is_a_row_a_log_and_an_error(toy):
+    class Failing(Walker):
+        def after(self, envs):
+            if envs.env_steps >= 10:
+                raise ZeroDivisionError("loss\nof an empty batch")
+
+    with pytest.raises(ZeroDivisionError):
+        toy.run(Failing)
+    last = toy.rows("runs")[-1]
+    assert (last.status, last.env_steps) == ("failed", 8)
+    assert last.message == "ZeroDivisionError: loss of an empty batch"
+    assert "Traceback" in (toy.folder / "log.txt").read_text()
+    assert not (toy.folder / "scratch").exists()
+
+
+def test_another_configuration_is_refused_without_replace(toy, toys):
+    toy.run()
+    other = toys.scripted(lambda t: (1.0, t == 4, False, {}), horizon=9, budget=Budget(60, 2, 2, (0,)))
+    with pytest.raises(UserError, match='another budget: {"env_steps": 40.*--replace'):
+        toy.run(task=other)
+    assert toy.rows("runs")[-1].env_steps == 40
+    toy.run(task=other, replace=True)
+    assert toy.rows("runs")[-1].env_steps == 60
+
+
+def test_another_protocol_is_refused_without_replace(toy, toys):
+    toy.run()
+    with pytest.raises(UserError, match="another protocol"):
+        toy.run(task=toys.scripted(lambda t: (1.0, t == 4, False, {}), horizon=8))
+
+
+def test_other_settings_are_another_run(toy):
+    one, other = toy.run(), toy.run(settings={"lr": "3e-4", "batch": "8"})
+    assert other.parent.name == "toy_agents:Agent@batch=8,lr=3e-4"
+    assert one.parent != other.parent
+    assert toy.rows("runs", other)[-1].agent == "toy_agents:Agent@batch=8,lr=3e-4"
+
+
+# --- agents that break the contract ---
+
+
+def breaking(name, value):
+    return type("Broken", (Walker,), {name: value})
+
+
+def answering(answer):
+    return breaking("act", lambda self, step, memory, rng: answer)
+
+
+@pytest.mark.parametrize(
+    ("agent", "says"),
+    [
+        (breaking("save", None), r"no method save\(\)"),
+        (breaking("learn", lambda self, envs, seeds: iter(())), r"learn\(\) ended after 0 steps without a yield"),
+        (breaking("learn", lambda self, envs, seeds: None), r"learn\(\) must return an iterator"),
+        (breaking("learn", lambda self, envs, seeds: iter([3])), r"learn\(\) must yield Progress, it yielded int"),
+        (answering((np.full(20, 3), None)), r"act\(\) gave action 3.*slot 0, seed \d+, step 0"),
+        (answering((np.full(20, np.nan), None)), r"act\(\) gave actions of dtype"),
+        (answering((np.zeros(3, int), None)), r"act\(\) gave actions of shape \(3,\)"),
+        (answering(None), r"act\(\) must return \(actions, memory\)"),
+    ],
+)
+def test_a_broken_contract_is_named_and_recorded(toy, agent, says):
+    with pytest.raises(ContractError, match=says):
+        toy.run(agent)
+    last = toy.rows("runs")[-1]
+    assert last.status == "failed"
+    assert last.message.startswith("ContractError: ")
+
+
+def test_an_agent_that_never_steps_is_stopped(toy, monkeypatch):
+    monkeypatch.setattr(run_module, "IDLE_YIELDS", 50)
+
+    class Idle(Walker):
+        def learn(self, envs, seeds):
+            while True:
+                yield Progress()
+
+    with pytest.raises(ContractError, match="50 times without a step"):
+        toy.run(Idle)
+
+
+def test_a_fault_of_the_environment_is_a_failed_run_that_names_it(toy, toys):
+    task = toys.scripted(lambda t: (np.nan if t == 3 else 1.0, False, False, {}))
+    with pytest.raises(EnvironmentFault):
+        toy.run(task=task)
+    message = toy.rows("runs")[-1].message
+    assert "task test/toy/a, slot 0, seed " in message
+    assert message.endswith("step 3: the reward is not finite: nan")
+
+
+# --- names ---
+
+
+def test_unknown_names_give_the_nearest():
+    with pytest.raises(UserError, match="unknown agent 'orakle'; did you mean oracle"):
+        plan("long_term_memory/tmaze/passive-10", "orakle")
+    with pytest.raises(UserError, match="passive-30"):
+        plan("long_term_memory/tmaze/pasive-30", "random")
+    with pytest.raises(UserError, match="no budget for tier 'desktop'"):
+        plan("long_term_memory/tmaze/passive-10", "random", "desktop")
+    with pytest.raises(UserError, match="No module named"):
+        make_agent("toy_module_that_is_not:Agent", None)
+
+
+def test_agent_ids():
+    assert parse_agent("amago@lr=3e-4, batch=8") == ("amago", {"lr": "3e-4", "batch": "8"})
+    assert agent_id("amago", {"lr": "3e-4", "batch": "8"}) == "amago@batch=8,lr=3e-4"
+    assert agent_id(*parse_agent("amago")) == "amago"
+    for bad in (["lr"], ["=3"], ["lr="], ["lr=1", "lr=2"], ["a=b/c"]):
+        with pytest.raises(UserError):
+            parse_settings(bad)
+
+
+# --- checkpoints ---
+
+
+def test_a_checkpoint_that_fails_leaves_the_one_before(tmp_path):
+    save_checkpoint(Walker(None), tmp_path / "checkpoint")
+
+    class Full(Walker):
+        def save(self, folder: Path):
+            (folder / "weights.txt").write_text("half")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        save_checkpoint(Full(None), tmp_path / "checkpoint")
+    assert (tmp_path / "checkpoint" / "weights.txt").read_text() == "weights"
+    assert (tmp_path / "checkpoint" / "done").exists()
