@@ -70,8 +70,9 @@ def sweep(
 ) -> None:  # fmt: skip
     """Make many runs, several at once.
 
-    Those of tasks x agents x seeds that are finished are left as they are. Each run has a process and one thread of its own. One that fails does not stop the others. Stop it with Ctrl-C and
-    call it again: finished runs stay finished. Ends with 1 and the list of failed runs if there is any.
+    All of tasks x agents x seeds that are not finished yet, each in a process and with a thread of its own. One that
+    fails does not stop the others. Stop with Ctrl-C and call again: finished runs stay finished. Ends with 1 and the
+    list of failed runs if there are any.
 
     \b
     amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop

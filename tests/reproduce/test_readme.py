@@ -1,0 +1,82 @@
+"""What the README says works when it is done as written."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from reproduce.cli import cli
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+README = (REPOSITORY / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+AGENT, INTERFACE = (text for language, text in BLOCKS if language == "python")
+COMMANDS = [line for language, text in BLOCKS if language == "bash" for line in text.splitlines()]
+
+
+def examples(command):
+    return re.findall(r"^ *(amago-bench .*)$", command.help.split("\b", 1)[1], re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("amago-bench")])
+def test_every_command_of_the_readme_parses(line):
+    parse(line)
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_shows_an_example_that_parses(name):
+    found = examples(cli.commands[name])
+    assert found
+    for line in found:
+        assert parse(line) == name
+
+
+def parse(line):
+    _, name, *arguments = shlex.split(line, comments=True)
+    cli.commands[name].make_context(name, arguments, parent=click.Context(cli))
+    return name
+
+
+def test_every_script_and_file_it_names_is_there():
+    scripts = [line.split()[1] for line in COMMANDS if line.startswith("bash ")]
+    links = re.findall(r"\]\((?!http)([^)]+)\)", README)
+    assert len(scripts) >= 2
+    assert [name for name in scripts + links if not (REPOSITORY / name).is_file()] == []
+
+
+@pytest.fixture
+def shell(tmp_path):
+    def run(*arguments):
+        environment = os.environ | {
+            "AMAGO_BENCH_RESULTS": str(tmp_path / "results"),
+            "PYTHONPATH": str(REPOSITORY),
+            "OMP_NUM_THREADS": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_the_agent_is_short_runs_and_learns(shell, tmp_path):
+    assert len(AGENT.splitlines()) < 40
+    (tmp_path / "my_agent.py").write_text(AGENT)
+    (run_it, table) = (line for line in COMMANDS if "my_agent:HillClimber" in line)
+    shell("-m", "reproduce.cli", *shlex.split(run_it)[1:])
+    assert "my_agent:HillClimber" in shell("-m", "reproduce.cli", *shlex.split(table)[1:])
+    rows = shell("-m", "reproduce.cli", "table", "--format", "csv").splitlines()
+    row = dict(zip(rows[0].split(","), rows[1].split(","), strict=True))
+    assert float(row["mean"]) > 0.4  # right away it has 0, and 0.5 is the best without memory
+
+
+def test_the_python_interface(shell, tmp_path):
+    (tmp_path / "interface.py").write_text(INTERFACE + "print(len(episodes), 'episodes')\n")
+    assert "100 episodes" in shell("interface.py")
