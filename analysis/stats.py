@@ -142,6 +142,16 @@ class Scores:
         return np.bincount(self.task, minlength=len(self.tasks))
 
     @property
+    def first(self) -> NDArray[np.intp]:
+        """Where the runs of each task begin, [T]."""
+        return np.cumsum(self.counts) - self.counts
+
+    @property
+    def constant(self) -> bool:
+        """Whether the runs of each task are all equal; a sum of squares would miss it by rounding."""
+        return bool((self.values == self.values[..., self.first[self.task]]).all())
+
+    @property
     def weights(self) -> Floats:
         """Weight of each run, [M]: the same for each task, summing to 1."""
         return 1 / (self.counts[self.task] * len(self.tasks))
@@ -207,7 +217,7 @@ def stratified_mean(scores: Scores, confidence: float = 0.95) -> Estimate:
         return Estimate(value, None, None, n, scores.failed, "single", confidence)
     variances = np.bincount(scores.task, squares) / (counts - 1) / counts / len(counts) ** 2  # of each task's part
     total = variances.sum()
-    if total == 0:
+    if scores.constant:
         return Estimate(value, None, None, n, scores.failed, "degenerate", confidence)
     freedom = total**2 / (variances**2 / (counts - 1)).sum()
     half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(total))
@@ -226,11 +236,10 @@ def bootstrap(
     value, n = float(statistic(scores)), scores.values.size
     if scores.counts.min() < 2:
         return Estimate(value, None, None, n, scores.failed, "single", confidence)
-    first = np.cumsum(scores.counts) - scores.counts  # where each task's runs begin
     uniform = np.random.default_rng(seed).random((draws, n))
-    drawn = first[scores.task] + (uniform * scores.counts[scores.task]).astype(int)  # [draws, M]
+    drawn = scores.first[scores.task] + (uniform * scores.counts[scores.task]).astype(int)  # [draws, M]
     sample = statistic(Scores(scores.tasks, scores.task, scores.values[drawn]))
-    if np.ptp(sample) == 0:
+    if scores.constant or np.ptp(sample) == 0:
         return Estimate(value, None, None, n, scores.failed, "degenerate", confidence)
     low, high = np.quantile(sample, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(value, float(low), float(high), n, scores.failed, "bootstrap", confidence)

@@ -70,7 +70,7 @@ def plot(data: Data) -> Figure:
     """The figure; call it inside `style.paper_style()`."""
     figure = Figure(figsize=(7.4, 3.6))
     axes = figure.add_subplot()
-    lines = [
+    bounds = [
         axes.axhline(ORACLE, color=BLACK, linestyle=(0, (4, 2)), linewidth=1.2, label="Oracle, 1.0", zorder=1),
         axes.axhline(MEMORY_FREE, color=GREY, linestyle=":", linewidth=1.4, label="Best without memory, 0.5", zorder=1),
     ]
@@ -89,10 +89,8 @@ def plot(data: Data) -> Figure:
     axes.set_xticks([10, 30, 100, 300, 1000, 3000, 10_000])
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     axes.minorticks_off()
-    for title, handles, height in (
-        (f"This project, {data.tier} tier", ours, 1.0),
-        ("Published", published + lines, 0.52),
-    ):
+    groups = {f"This project, {data.tier} tier": ours, "Published": published, "Bounds": bounds}
+    for (title, handles), height in zip(groups.items(), (1.03, 0.64, 0.25), strict=True):
         legend = axes.legend(
             handles=handles, title=title, loc="upper left", bbox_to_anchor=(1.01, height), alignment="left"
         )
@@ -108,7 +106,7 @@ def _draw_agent(axes: Axes, data: Data, agent: str, shift: float) -> Line2D:
     means = means.assign(x=means["corridor"] * shift)
     look = {"color": style.color, "marker": style.marker, "markersize": 10 if style.marker == "*" else 6}
     if means["mean"].isna().all():
-        return Line2D([], [], **look, linestyle="none", label=f"{style.label}:\n{_no_data(data, agent)}")
+        return Line2D([], [], **look, linestyle="none", label=f"{style.label}: {_no_data(data, agent)}")
     bars = means[means["low"].notna()]
     ends = bars["low"].clip(lower=LOWEST), bars["high"].clip(upper=ORACLE)
     lengths = [bars["mean"] - ends[0], ends[1] - bars["mean"]]

@@ -45,7 +45,7 @@ def write_run(
         writer.append(run)
     with TableWriter(folder / "curves.csv", "curves") as writer:
         evaluations = [(best, False)] if best is not None else []
-        evaluations += [(score, True)] if status == "finished" else []
+        evaluations += [(score, True)] if status == "finished" and not math.isnan(score) else []
         for number, (value, final) in enumerate(evaluations):
             quartiles = dict.fromkeys(["return_mean", "return_median", "return_q1", "return_q3"], value)
             success = max(0.0, value)

@@ -1,0 +1,113 @@
+"""Every fault of a claims file is one line that names the file, the line and the claim."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis import frames
+from analysis.claims import ClaimError, load_claims
+
+ROOT = Path(__file__).parents[2]
+REAL = ROOT / "reproduce" / "claims.yaml"
+
+GOOD = """\
+schema: 1
+claims:
+  - id: A
+    figure: f
+    tier: paper
+    statement: s
+    source: paper
+    published: {value: 1, where: here}
+    rule:
+      kind: solved_share
+      agents: [amago]
+      tasks: [a/b/c]
+      metric: return
+      threshold: 0.9
+      confidence: 0.95
+      minimum_seeds: 5
+"""
+
+
+def fault(tmp_path, text):
+    path = tmp_path / "claims.yaml"
+    path.write_text(text)
+    with pytest.raises(ClaimError) as caught:
+        load_claims(path)
+    message = str(caught.value)
+    assert "\n" not in message and message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+def test_the_real_file(tmp_path):
+    claims = load_claims(REAL)
+    assert [claim.id for claim in claims] == ["T1", "T2", "T3", "T1-laptop", "T2-laptop", "T3-laptop"]
+    assert [claim.restates for claim in claims] == [None] * 3 + ["T1", "T2", "T3"]
+
+
+def test_published_values_of_the_real_file_are_those_of_the_table():
+    published = frames.load("published").query("figure == 'passive_tmaze'")
+    values = {claim.id: claim.published.value for claim in load_claims(REAL)}
+    assert values["T1"] == values["T1-laptop"] == published.query("agent == 'amago'")["value"].min()
+    rnn = published.query("agent == 'ni2022-rnn' and x >= 256")["value"]
+    assert values["T2"] == values["T2-laptop"] == rnn.max()
+
+
+def test_a_good_file_gives_numbers_as_numbers(tmp_path):
+    (tmp_path / "claims.yaml").write_text(GOOD)
+    (claim,) = load_claims(tmp_path / "claims.yaml")
+    assert claim.published.value == 1.0 and isinstance(claim.published.value, float)
+    assert claim.rule.tasks == ("a/b/c",) and claim.rule.share == 0.5 and claim.restates is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("    figure: f\n", "", ":3: claim A: 'figure' is missing"),
+        ("    figure: f\n", "    figur: f\n", ":3: claim A: unknown key 'figur'"),
+        ("      metric: return\n", "      metrik: return\n", ":3: claim A: 'rule': unknown key 'metrik'"),
+        ("metric: return", "metric: score", "unknown metric 'score' (known: return, success)"),
+        ("solved_share", "solved", "unknown kind 'solved' (known: solved_share, below, comparison)"),
+        ("tier: paper", "tier: desktop", "unknown tier 'desktop'"),
+        ("tier: paper", "tier: laptop", "must say what it 'restates'"),
+        ("tier: paper", "tier: laptop\n    restates: B", "restates 'B', which is no earlier claim"),
+        ("threshold: 0.9", "threshold: high", "'threshold' must be float, not 'high'"),
+        ("threshold: 0.9", "threshold: .nan", "threshold nan is not a finite number"),
+        ("threshold: 0.9", "threshold: true", "'threshold' must be float, not True"),
+        ("confidence: 0.95", "confidence: 95", "confidence 95.0 is not between 0.5 and 1"),
+        ("minimum_seeds: 5", "minimum_seeds: 3", "3 seeds cannot show a share above 0.5 at confidence 0.95"),
+        ("minimum_seeds: 5", "minimum_seeds: 5.0", "'minimum_seeds' must be int, not 5.0"),
+        ("[amago]", "[amago, amago-gru]", "kind 'solved_share' needs 1 agent(s), not 2"),
+        ("solved_share", "comparison", "kind 'comparison' needs 2 agent(s), not 1"),
+        ("[a/b/c]", "a/b/c", "'tasks' must be a list of names, not 'a/b/c'"),
+        ("[a/b/c]", "[a/b/c, a/b/c]", "a task or an agent is named twice"),
+        ("[a/b/c]", "[]", "'tasks' must be a list of names"),
+        ("{value: 1, where: here}", "1", "'published' must be a mapping, not 1"),
+        ("    figure: f\n", "    figure: f\n    figure: g\n", ":3: not readable as YAML (a key is given twice"),
+        ("    figure: f\n", "    figure: [f\n", ": not readable as YAML"),
+        ("schema: 1", "schema: 2", ": must start with 'schema: 1'"),
+        ("schema: 1", "schema: 1\nextra: 1", ": must hold 'schema' and the list 'claims'"),
+        ("  - id: A\n", "  - B\n  - id: A\n", ": a claim must be a mapping, not 'B'"),
+    ],
+)
+def test_faults(tmp_path, old, new, expected):
+    assert old in GOOD
+    assert expected in fault(tmp_path, GOOD.replace(old, new))
+
+
+def test_an_id_is_unique(tmp_path):
+    entry = GOOD.split("claims:\n")[1]
+    assert ":17: claim A: id 'A' is used twice" in fault(tmp_path, GOOD + entry)
+
+
+def test_a_missing_file_and_no_text(tmp_path):
+    with pytest.raises(ClaimError, match="cannot be read"):
+        load_claims(tmp_path / "none.yaml")
+    (tmp_path / "claims.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ClaimError, match="not UTF-8"):
+        load_claims(tmp_path / "claims.yaml")
+
+
+def test_no_code_is_loaded(tmp_path):
+    assert "not readable as YAML" in fault(tmp_path, GOOD.replace("figure: f", "figure: !!python/name:os.system"))

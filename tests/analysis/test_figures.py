@@ -1,0 +1,104 @@
+"""The figure's data and caption, the files it writes, and the notebook that shows it."""
+
+import math
+from pathlib import Path
+
+import nbformat
+import pytest
+from matplotlib.legend import Legend
+from nbclient import NotebookClient
+
+from analysis.figures import FIGURES, get_figure
+from analysis.figures.passive_tmaze import caption, load, plot
+from analysis.style import AGENTS, paper_style
+from results.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOK = ROOT / "analysis" / "notebooks" / "passive_tmaze.ipynb"
+LAPTOP = {
+    (10, "amago"): [1.0] * 5,
+    (300, "amago"): [1.0, 0.5, math.nan],
+    (100, "amago-gru"): [0.5, 0.6, 0.7, 0.8, 0.9],
+    (1000, "amago-gru"): [0.5],  # not a task of the tier
+}
+
+
+def legends(figure):
+    children = [child for child in figure.axes[0].get_children() if isinstance(child, Legend)]
+    return [text.get_text() for legend in children for text in legend.get_texts()]
+
+
+def test_a_mark_a_mean_and_a_dot_a_seed(write_tmaze):
+    with paper_style():
+        figure = plot(load("laptop", write_tmaze(LAPTOP)))
+    (axes,) = figure.axes
+    lines = {line.get_label(): line for line in axes.lines}
+    amago = [line for line in axes.lines if line.get_label() == "AMAGO (Transformer)"]
+    published, ours = amago  # published ones are drawn first, below
+    assert ours.get_ydata().tolist() == [1.0, 0.75] and ours.get_color() == published.get_color()
+    assert published.get_markerfacecolor() == "white" and min(published.get_xdata()) == 1500
+    assert lines["AMAGO-GRU"].get_ydata().tolist() == [pytest.approx(0.7)]
+    assert lines["Oracle, 1.0"].get_ydata()[0] == 1.0 and lines["Best without memory, 0.5"].get_ydata()[0] == 0.5
+    dots = [len(collection.get_offsets()) for collection in axes.collections if len(collection.get_offsets()) > 1]
+    assert sorted(dots) == [2, 5, 5]
+    assert axes.get_xscale() == "log"
+
+
+def test_what_is_missing_is_said(write_tmaze):
+    data = load("laptop", write_tmaze(LAPTOP))
+    with paper_style():
+        assert "AMAGO without memory: no data (0/18 runs)" in legends(plot(data))
+    text = caption(data)
+    assert "n at N = 10, 30, 100, 300: AMAGO (Transformer) 5, 0, 0, 3; AMAGO-GRU 0, 0, 5, 0;" in text
+    assert "no data (0/18 runs)" in text and "without a return: 1." in text and "Student t" in text
+
+
+def test_nothing_has_run(tmp_path):
+    data = load("paper", tmp_path)
+    assert caption(data).count("no data (0/35 runs)") == 3
+    assert len(get_figure("passive-tmaze").draw("paper", tmp_path)) == 2
+
+
+def test_runs_that_all_failed_are_no_data(write_tmaze):
+    data = load("smoke", write_tmaze({(10, "amago"): [math.nan]}, tier="smoke"))
+    with paper_style():
+        assert "AMAGO (Transformer): no data (0/2 runs, 1 failed)" in legends(plot(data))
+
+
+def test_a_second_protocol_is_left_out_and_said(write_tmaze, write_run):
+    root = write_tmaze({(10, "amago"): [1.0, 1.0]}, protocol="aaaaaaaa")
+    write_run("long_term_memory/tmaze/passive-10", "amago", 2, 0.0, protocol="bbbbbbbb")
+    data = load("laptop", root)
+    assert data.means["mean"].tolist() == [1.0] and len(data.seeds) == 2
+    assert "Left out, other protocol: amago at 10 (bbbbbbbb)." in caption(data)
+
+
+def test_files_are_the_same_bytes_for_the_same_tables(write_tmaze):
+    root = write_tmaze(LAPTOP)
+    paths = get_figure("passive-tmaze").draw("laptop", root)
+    assert [path.name for path in paths] == ["passive-tmaze-laptop.png", "passive-tmaze-laptop.pdf"]
+    first = [path.read_bytes() for path in paths]
+    assert [path.read_bytes() for path in get_figure("passive-tmaze").draw("laptop", root)] == first
+    assert first[0].startswith(b"\x89PNG") and first[1].startswith(b"%PDF")
+
+
+def test_the_registry():
+    with pytest.raises(UserError, match="unknown figure 'tmaze' \\(known: passive-tmaze\\)"):
+        get_figure("tmaze")
+    with pytest.raises(UserError, match="no tier 'desktop'"):
+        get_figure("passive-tmaze").draw("desktop")
+    for spec in FIGURES.values():
+        assert set(spec.agents) <= set(AGENTS)
+
+
+def test_the_notebook_runs_and_is_thin(write_tmaze, monkeypatch):
+    root = write_tmaze(LAPTOP)
+    monkeypatch.setenv("AMAGO_BENCH_RESULTS", str(root))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert sum(len(cell.source.splitlines()) for cell in code) < 15
+    assert not any(cell.outputs for cell in code)  # committed without outputs
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
+    assert (root / "figures" / "passive-tmaze-laptop.png").exists()
+    assert "image/png" in code[1].outputs[0].data and "solved [95%]" in code[2].outputs[0].text

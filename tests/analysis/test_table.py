@@ -1,0 +1,104 @@
+"""The results table: headline, failures, protocols, and text made only at the end."""
+
+import io
+import math
+
+import pandas as pd
+import pytest
+
+from analysis import frames
+from analysis.table import render, summary
+from results.errors import UserError
+
+TMAZE = "long_term_memory/tmaze/*"
+NAN = math.nan
+
+
+def test_one_row_by_hand(write_tmaze, write_run):
+    write_tmaze({(10, "amago"): [1.0, 0.5, NAN]}, best=0.8)
+    root = write_tmaze({(10, "amago-gru"): [0.5]})
+    frame = summary(root, "laptop", TMAZE)
+    row = frame.query("agent == 'amago'").iloc[0]
+    assert (row["n"], row["failed"], row["mean"], row["median"]) == (3, 1, 0.75, 0.75)
+    assert row["interval"] == "t" and row["low"] == pytest.approx(0.75 - 12.7062 * 0.25, abs=1e-3)  # t(0.975, 1)
+    assert row["solved"] == pytest.approx(1 / 3)  # the failed seed is not solved
+    assert row["best"] == pytest.approx((1.0 + 0.8) / 2)  # the second seed was better before its end
+    assert (row["env_steps"], row["wall_s"]) == (1000.5, 60.5)
+    single = frame.query("agent == 'amago-gru'").iloc[0]
+    assert single["interval"] == "single" and math.isnan(single["low"])
+
+
+def test_the_number_of_episodes_does_not_narrow_the_interval(write_tmaze):
+    # a curve row holds 100 rollouts; n is the number of seeds
+    assert summary(write_tmaze({(10, "amago"): [1.0, 0.5, 0.6]}), "laptop", TMAZE)["n"].tolist() == [3]
+
+
+def test_order_and_filters(write_tmaze):
+    root = write_tmaze({(n, a): [1.0] for n in (100, 10, 30) for a in ("amago-gru", "amago")})
+    frame = summary(root, "laptop", TMAZE, agents=["amago"])
+    assert [task.rsplit("-")[-1] for task in frame["task"]] == ["10", "30", "100"]
+    assert summary(root, "paper", TMAZE).empty and summary(root, task="meta_rl/*").empty
+    assert summary(root, task="*/passive-30")["agent"].tolist() == ["amago", "amago-gru"]
+
+
+def test_protocols_and_tiers_never_share_a_cell(write_tmaze, write_run):
+    root = write_tmaze({(10, "amago"): [1.0, 1.0]}, protocol="aaaaaaaa")
+    task = "long_term_memory/tmaze/passive-10"
+    write_run(task, "amago", 2, 0.0, protocol="bbbbbbbb")
+    write_run(task, "amago", 0, 0.5, tier="smoke", protocol="aaaaaaaa")
+    frame = summary(root, task=TMAZE)
+    assert frame[["tier", "protocol", "n", "mean"]].to_numpy().tolist() == [
+        ["laptop", "aaaaaaaa", 2, 1.0],
+        ["laptop", "bbbbbbbb", 1, 0.0],
+        ["smoke", "aaaaaaaa", 1, 0.5],
+    ]
+
+
+def test_unfinished_runs_and_tuning_seeds(write_tmaze, write_run):
+    root = write_tmaze({(10, "amago"): [1.0]})
+    write_run("long_term_memory/tmaze/passive-10", "amago", 1, 0.3, status="running", best=0.9)
+    write_run("long_term_memory/tmaze/passive-10", "amago", frames.FIRST_TUNING_SEED, 0.1)
+    row = summary(root, "laptop", TMAZE).iloc[0]
+    assert (row["n"], row["unfinished"], row["mean"], row["best"]) == (1, 1, 1.0, 1.0)
+    assert "1 (+1 unfinished)" in render(summary(root, "laptop", TMAZE))
+
+
+def test_a_finished_run_without_final_evaluation_counts_as_failed(write_tmaze, write_run):
+    root = write_tmaze({(10, "amago"): [1.0]})
+    write_run("long_term_memory/tmaze/passive-10", "amago", 1, NAN, status="finished", best=1.0)
+    row = summary(root, "laptop", TMAZE).iloc[0]
+    assert (row["n"], row["failed"], row["best"]) == (2, 1, 1.0)
+
+
+def test_all_seeds_failed(write_tmaze):
+    root = write_tmaze({(10, "amago"): [NAN, NAN]})
+    row = summary(root, "laptop", TMAZE).iloc[0]
+    assert (row["n"], row["failed"], row["interval"], row["solved"]) == (2, 2, "empty", 0.0)
+    assert render(summary(root, "laptop", TMAZE)).splitlines()[1].split()[3:7] == ["amago", "2", "2", "-"]
+
+
+def test_success_is_another_metric(write_tmaze):
+    frame = summary(write_tmaze({(10, "amago"): [-0.5, 0.5]}), "laptop", TMAZE, metric="success")
+    assert frame["mean"].tolist() == [0.25]
+    with pytest.raises(UserError, match="unknown metric 'reward'"):
+        summary(metric="reward")
+
+
+def test_csv_gives_the_numbers_back(write_tmaze):
+    frame = summary(write_tmaze({(10, "amago"): [0.1, 0.2, 0.7], (30, "amago"): [1.0]}), "laptop", TMAZE)
+    text = render(frame, "csv")
+    again = pd.read_csv(io.StringIO(text))
+    pd.testing.assert_frame_equal(again, frame, check_dtype=False)
+    assert text == render(frame, "csv")
+
+
+def test_text_and_markdown(write_tmaze):
+    frame = summary(write_tmaze({(10, "amago"): [1.0] * 5}), "laptop", TMAZE)
+    text, markdown = render(frame), render(frame, "markdown")
+    assert "1.000               degenerate  1.000   1.000 [0.48, 1.00]" in text
+    assert "max in training" in text and ">= 0.95 (long_term_memory/tmaze/*)" in text
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len(lines) == 3 and len({line.count("|") for line in lines}) == 1
+    assert render(frame.iloc[:0]) == "no runs match\n"
+    with pytest.raises(UserError, match="unknown format 'html'"):
+        render(frame, "html")
