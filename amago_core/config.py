@@ -139,7 +139,7 @@ class Config:
 
 
 def _parse(name: str, text: str, hint: Any) -> Any:
-    """Text to a value of the annotated type, e.g. '64,64' to a tuple of int."""
+    """Text to a value of the annotated type, e.g. '64+64' to a tuple of int (a comma separates settings)."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     try:
         if origin in (types.UnionType, typing.Union):
@@ -150,7 +150,7 @@ def _parse(name: str, text: str, hint: Any) -> Any:
                 raise ValueError
             return text
         if origin is tuple:
-            items = tuple(args[0](part) for part in text.split(",") if part)
+            items = tuple(args[0](part) for part in text.split("+") if part)
             if Ellipsis not in args and len(items) != len(args):
                 raise ValueError
             return items

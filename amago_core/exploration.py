@@ -45,9 +45,7 @@ class Exploration:
         middle = (position >= first) & (position < self.horizon - last)
         return np.where(middle, config.middle_epsilon, epsilon)
 
-    def apply(
-        self, actions: npt.NDArray[Any], position: npt.NDArray[np.int64], steps: int
-    ) -> npt.NDArray[Any]:
+    def apply(self, actions: npt.NDArray[Any], position: npt.NDArray[np.int64], steps: int) -> npt.NDArray[Any]:
         """Stored actions of the policy -> stored actions to execute."""
         begun = position == 0
         if begun.any():

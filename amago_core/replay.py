@@ -155,5 +155,6 @@ def _allocate(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.N
         try:
             os.posix_fallocate(file.fileno(), 0, max(size, 1))
         except OSError as error:
-            raise OSError(error.errno, f"no room for {size / 1e6:.0f} MB of replay ({error.strerror})", str(path)) from None
+            what = f"no room for {size / 1e6:.0f} MB of replay ({error.strerror})"
+            raise OSError(error.errno, what, str(path)) from None
     return np.memmap(path, dtype=dtype, mode="r+", shape=shape)

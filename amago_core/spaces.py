@@ -86,7 +86,7 @@ class ObservationCodec:
     def __init__(self, space: gym.Space[Any]) -> None:
         leaves = _leaves(space)
         # Goals go through an encoder of their own; they stand last in the row so that one slice finds them.
-        self._leaves = [leaf for leaf in leaves if leaf.key != (GOALS,)] + [leaf for leaf in leaves if leaf.key == (GOALS,)]
+        self._leaves = sorted(leaves, key=lambda leaf: leaf.key == (GOALS,))
         goals = space.spaces.get(GOALS) if isinstance(space, spaces.Dict) else None
         if goals is not None and not (isinstance(goals, spaces.Box) and len(goals.shape) == 2):
             raise UnsupportedSpace(f"observation '{GOALS}' is {goals}: goals must be a Box of shape [K, features]")

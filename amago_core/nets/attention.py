@@ -20,7 +20,7 @@ from amago_core.sequences import Packing
 Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor, Packing, int], Tensor]
 
 #: Up to this length the plain product is faster than PyTorch's fused kernel on a CPU (docs/performance.md).
-PLAIN_LENGTH = 512
+PLAIN_LENGTH = {torch.float32: 48, torch.bfloat16: 512}
 
 
 def band(length: int, window: int, device: torch.device | str = "cpu") -> Tensor:
@@ -47,7 +47,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tens
     """
     q, k, v = (packing.unpack(x).transpose(1, 2) for x in (q, k, v))  # [B, H, L, Dh]
     whole = window >= packing.longest
-    if packing.longest <= PLAIN_LENGTH and q.device.type == "cpu":
+    if packing.longest <= PLAIN_LENGTH.get(q.dtype, 0) and q.device.type == "cpu":
         mask = torch.zeros(packing.longest, packing.longest, dtype=q.dtype, device=q.device)
         mask.masked_fill_(~band(packing.longest, window, q.device), -math.inf)
         scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(2, 3) + mask  # [B, H, L, L]

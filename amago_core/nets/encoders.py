@@ -53,9 +53,7 @@ class TimestepEncoder(nn.Module):
         time_scale: steps that make the time input 1; infinity hides the time.
     """
 
-    def __init__(
-        self, config: Config, observations: ObservationCodec, actions: ActionCodec, time_scale: float
-    ) -> None:
+    def __init__(self, config: Config, observations: ObservationCodec, actions: ActionCodec, time_scale: float) -> None:
         super().__init__()
         self.observations, self.actions, self.time_scale = observations, actions, time_scale
         features = observations.features + 3 + actions.size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -38,9 +39,7 @@ class Critics(nn.Module):
     def __init__(self, config: Config, inputs: int, outputs: int) -> None:
         super().__init__()
         sizes = (inputs, *config.head_hidden, outputs)
-        self.layers = nn.ModuleList(
-            EnsembleLinear(config.critics, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
-        )
+        self.layers = nn.ModuleList(EnsembleLinear(config.critics, a, b) for a, b in pairwise(sizes))
         self.act = activation(config.head_activation)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -155,9 +154,7 @@ class ContinuousHeads(Heads):
 
     feature: Tensor
 
-    def __init__(
-        self, config: Config, discounts: tuple[float, ...], actions: int, generator: torch.Generator
-    ) -> None:
+    def __init__(self, config: Config, discounts: tuple[float, ...], actions: int, generator: torch.Generator) -> None:
         super().__init__()
         self.discounts, self.actions, self.generator = len(discounts), actions, generator
         self.actor = mlp((config.width, *config.head_hidden, len(discounts) * 2 * actions), config.head_activation)
@@ -203,7 +200,8 @@ class ContinuousHeads(Heads):
 
     def _frozen_q(self, parameters: dict[str, Tensor], state: Tensor, action: Tensor) -> Tensor:
         """The critics as constants: the gradient reaches the action and nothing else (pitfalls 24, 25)."""
-        q: Tensor = torch.func.functional_call(self, {f"critics.{k}": p for k, p in parameters.items()}, (state, action))
+        constants = {f"critics.{name}": p for name, p in parameters.items()}
+        q: Tensor = torch.func.functional_call(self, constants, (state, action))
         return q
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:

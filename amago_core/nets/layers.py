@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ def activation(name: str) -> nn.Module:
 def mlp(sizes: Sequence[int], act: str) -> nn.Sequential:
     """Linear maps with an activation between them, none after the last."""
     layers: list[nn.Module] = []
-    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         layers += [activation(act)] * (i > 0) + [nn.Linear(fan_in, fan_out)]
     return nn.Sequential(*layers)
 

@@ -49,7 +49,7 @@ def agent_id(base: str, settings: Mapping[str, str]) -> str:
 def check_agent(base: str) -> None:
     """Raises UserError with the nearest names where no agent has this id."""
     if base in SIMPLE or ":" in base:
-        return  # without the import of torch that the presets cost
+        return
     known = agents()
     if base not in known:
         near = difflib.get_close_matches(base, known, n=3)
@@ -95,7 +95,7 @@ def _import(path: str) -> Callable[[AgentSpec], Any]:
 
 
 def _presets() -> tuple[str, ...]:
-    return tuple(importlib.import_module("benchmarks.agents.amago").PRESETS)
+    return tuple(importlib.import_module("benchmarks.agents.presets").PRESETS)
 
 
 def _announced() -> dict[str, EntryPoint]:

@@ -1,4 +1,4 @@
-"""AMAGO and its ablations as agents of the harness; every preset is data."""
+"""AMAGO and its ablations as agents of the harness."""
 
 from __future__ import annotations
 
@@ -12,48 +12,11 @@ from gymnasium.vector import VectorEnv
 
 from amago_core.acting import Actor
 from amago_core.agent import Agent
-from amago_core.config import Config, Rollout
+from amago_core.config import Rollout
 from amago_core.seeding import child
 from amago_core.train import Trainer
+from benchmarks.agents.presets import configure
 from benchmarks.agents.protocol import AgentSpec, Progress, VectorStep
-from benchmarks.agents.settings import settings_of
-from results.errors import UserError
-
-_PLAIN_TRANSFORMER = {"sigma_reparam": False, "normformer": False, "head_scaling": False}
-
-#: Agent id -> what it changes in the settings of the task.
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "amago": {},
-    "amago-gru": {"sequence_model": "gru"},
-    "amago-memoryless": {"sequence_model": "memoryless"},
-    # The naive off-policy Transformer of the POPGym figure, exactly the list of A.15.
-    "amago-naive": {
-        **_PLAIN_TRANSFORMER,
-        "sequence_activation": "gelu",
-        "head_activation": "relu",
-        "encoder_activation": "relu",
-        "critics": 2,
-        "gamma": 0.99,
-        "discounts": (),
-    },
-    "amago-no-multigamma": {"discounts": ()},
-    "amago-vanilla-transformer": _PLAIN_TRANSFORMER,
-    "amago-relu": {"sequence_activation": "relu", "head_activation": "relu", "encoder_activation": "relu"},
-    "amago-two-critics": {"critics": 2},
-    "amago-no-filtered-bc": {"offline_weight": 0.0},
-}
-
-
-def configure(preset: str, spec: AgentSpec) -> Config:
-    """The hyper-parameters of a run: the task's settings at the tier, then the preset, then `--set`.
-
-    Raises:
-        UserError: a setting that does not exist or has the wrong type.
-    """
-    try:
-        return Config(**settings_of(spec.task, spec.tier)).replace(PRESETS[preset]).replace(spec.settings)
-    except ValueError as error:
-        raise UserError(f"agent {preset}: {error}") from None
 
 
 class Amago:
@@ -61,13 +24,13 @@ class Amago:
 
     Args:
         spec: the run.
-        preset: a key of `PRESETS`.
+        preset: a key of `presets.PRESETS`.
     """
 
     def __init__(self, spec: AgentSpec, preset: str = "amago") -> None:
         torch.set_num_threads(spec.threads)
         self.spec = spec
-        self.config = configure(preset, spec)
+        self.config = configure(preset, spec.task, spec.tier, spec.settings)
         task = spec.task
         rollout = Rollout(task.horizon, task.time_limit == "finite", task.time_scale or float("nan"))
         device = "cuda" if torch.cuda.is_available() else "cpu"

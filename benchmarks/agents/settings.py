@@ -26,6 +26,7 @@ SMALL: Settings = {
     "encoder_width": 64,
     "width": 64,
     "layers": 2,
+    "heads": 2,  # few wide heads: on a CPU the cost of attention grows with their number
     "head_hidden": (128, 128),
     "discounts": (0.9, 0.97, 0.99),
     "warmup_updates": 100,

@@ -1,0 +1,47 @@
+"""AMAGO and its ablations as data. Imports no torch, so a command can list and check them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from amago_core.config import Config
+from benchmarks.agents.settings import settings_of
+from benchmarks.task import Task
+from results.errors import UserError
+
+_PLAIN_TRANSFORMER = {"sigma_reparam": False, "normformer": False, "head_scaling": False}
+
+#: Agent id -> what it changes in the settings of the task.
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "amago": {},
+    "amago-gru": {"sequence_model": "gru"},
+    "amago-memoryless": {"sequence_model": "memoryless"},
+    # The naive off-policy Transformer of the POPGym figure, exactly the list of A.15.
+    "amago-naive": {
+        **_PLAIN_TRANSFORMER,
+        "sequence_activation": "gelu",
+        "head_activation": "relu",
+        "encoder_activation": "relu",
+        "critics": 2,
+        "gamma": 0.99,
+        "discounts": (),
+    },
+    "amago-no-multigamma": {"discounts": ()},
+    "amago-vanilla-transformer": _PLAIN_TRANSFORMER,
+    "amago-relu": {"sequence_activation": "relu", "head_activation": "relu", "encoder_activation": "relu"},
+    "amago-two-critics": {"critics": 2},
+    "amago-no-filtered-bc": {"offline_weight": 0.0},
+}
+
+
+def configure(preset: str, task: Task, tier: str, settings: Mapping[str, str]) -> Config:
+    """The hyper-parameters of a run: the task's at the tier, then the preset's, then `settings` (`--set`).
+
+    Raises:
+        UserError: a setting that does not exist or has the wrong type.
+    """
+    try:
+        return Config(**settings_of(task, tier)).replace(PRESETS[preset]).replace(settings)
+    except ValueError as error:
+        raise UserError(f"agent {preset}: {error}") from None
