@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -43,7 +44,7 @@ def agent_style(agent: str) -> AgentStyle:
 @contextmanager
 def paper_style() -> Iterator[None]:
     """Matplotlib's settings inside the block; the caller's own are untouched."""
-    settings = {
+    settings: dict[Any, Any] = {
         "figure.dpi": 100, "savefig.dpi": 200, "font.size": 10, "axes.titlesize": 12, "axes.labelsize": 10.5,
         "legend.fontsize": 8.5, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
         "axes.grid.axis": "y", "grid.color": "#e4e4e4", "axes.axisbelow": True, "lines.linewidth": 1.8,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,7 +146,7 @@ def _share_outcome(rule: Rule, part: Part) -> tuple[Outcome, str]:
     assert share is not None
     if share.n < rule.minimum_seeds or share.low is None or share.high is None:
         return "inconclusive", f"{where} has {share.n} of the {rule.minimum_seeds} seeds that the rule needs"
-    reason = f"{where} {round(share.value * share.n)} of {share.n}"
+    reason = f"{where} {round((share.value or 0) * share.n)} of {share.n}"
     if share.low > rule.share:
         return "supported", reason
     return ("contradicted" if share.high < rule.share else "inconclusive"), reason
@@ -166,7 +167,7 @@ def _correct(claims: Sequence[Claim], tests: Sequence[_Tests | None]) -> dict[in
     for i, claim in enumerate(claims):
         if claim.rule.kind == "comparison":
             families.setdefault((claim.figure, claim.tier), []).append(i)
-    corrected = {}
+    corrected: dict[int, tuple[float, float]] = {}
     for members in families.values():
         pairs = [tests[i] for i in members]
         above = stats.holm([pair.above.p if pair else 1.0 for pair in pairs])
@@ -236,15 +237,16 @@ def to_text(verdicts: Sequence[Verdict]) -> str:
 def _lines(verdict: Verdict) -> list[str]:
     claim = verdict.claim
     origin = f"restates {claim.restates} at the tier {claim.tier}; not the paper's claim" if claim.restates else "paper"
-    lines = [
-        f"{claim.id}: {verdict.outcome.upper()} ({verdict.reason})   [{origin}]",
-        f"  claim      {claim.statement}",
-        f"  published  {claim.published.value:g} ({claim.published.where}); {claim.source}",
-        f"  rule       {_rule(claim.rule)}",
+    entries = [
+        ("claim", claim.statement),
+        ("published", f"{claim.published.value:g} ({claim.published.where}); {claim.source}"),
+        ("rule", _rule(claim.rule)),
+        *(("measured", _evidence(part)) for part in verdict.parts if part.n or part.unfinished),
+        *([("note", claim.note)] if claim.note else []),
     ]
-    lines += [f"  measured   {_evidence(part)}" for part in verdict.parts if part.n or part.unfinished]
-    if claim.note:
-        lines.append(f"  note       {claim.note}")
+    lines = [f"{claim.id}: {verdict.outcome.upper()} ({verdict.reason})   [{origin}]"]
+    for name, text in entries:
+        lines += textwrap.wrap(text, 118, initial_indent=f"  {name:11}", subsequent_indent=" " * 13)
     return lines
 
 
@@ -269,7 +271,8 @@ def _evidence(part: Part) -> str:
     if part.unfinished:
         text += f", {part.unfinished} unfinished"
     if part.share and part.share.value is not None:
-        text += f"; share of seeds {part.share.value:.2f}{_bounds(part.share)}"
+        low, high, side = part.share.low, part.share.high, (1 + part.share.confidence) / 2
+        text += f"; share {part.share.value:.2f} [{low:.2f}, {high:.2f}] binomial, {side:.0%} each side"
     return text
 
 

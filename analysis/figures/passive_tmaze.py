@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,11 +56,11 @@ def load(tier: str, root: Path) -> Data:
     means = means.drop_duplicates(["task", "agent"])
     seeds = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents).merge(means[["task", "agent", "protocol"]])
     published = frames.load("published").query("figure == 'passive_tmaze'")
-    return Data(
-        tier,
-        *(frame.assign(corridor=_corridors(frame)).sort_values("corridor") for frame in (means, seeds, published)),
-        tuple(f"{row.agent} at {row.task.removeprefix(PREFIX)} ({row.protocol})" for row in second.itertuples()),
+    means, seeds, published = (
+        frame.assign(corridor=_corridors(frame)).sort_values("corridor") for frame in (means, seeds, published)
     )
+    left_out = tuple(f"{row.agent} at {row.task.removeprefix(PREFIX)} ({row.protocol})" for row in second.itertuples())
+    return Data(tier, means, seeds, published, left_out)
 
 
 def _corridors(frame: pd.DataFrame) -> pd.Series:
@@ -104,14 +105,25 @@ def _draw_agent(axes: Axes, data: Data, agent: str, shift: float) -> Line2D:
     style = agent_style(agent)
     means = data.means[data.means["agent"] == agent]
     means = means.assign(x=means["corridor"] * shift)
-    look = {"color": style.color, "marker": style.marker, "markersize": 10 if style.marker == "*" else 6}
+    look: dict[str, Any] = {
+        "color": style.color,
+        "marker": style.marker,
+        "markersize": 10 if style.marker == "*" else 6,
+    }
     if means["mean"].isna().all():
         return Line2D([], [], **look, linestyle="none", label=f"{style.label}: {_no_data(data, agent)}")
     bars = means[means["low"].notna()]
     ends = bars["low"].clip(lower=LOWEST), bars["high"].clip(upper=ORACLE)
     lengths = [bars["mean"] - ends[0], ends[1] - bars["mean"]]
     axes.errorbar(bars["x"], bars["mean"], lengths, fmt="none", ecolor=style.color, elinewidth=1.2, capsize=3)
-    dots = {"s": 17, "color": style.color, "alpha": 0.75, "edgecolor": "white", "linewidth": 0.6, "zorder": 4}
+    dots: dict[str, Any] = {
+        "s": 17,
+        "color": style.color,
+        "alpha": 0.75,
+        "edgecolor": "white",
+        "linewidth": 0.6,
+        "zorder": 4,
+    }
     for _, seeds in data.seeds[data.seeds["agent"] == agent].dropna(subset="return").groupby("task"):
         spread = SEED_STEP ** (np.arange(len(seeds)) - (len(seeds) - 1) / 2)
         axes.scatter(seeds["corridor"] * shift * spread, seeds["return"], **dots)

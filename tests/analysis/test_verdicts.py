@@ -132,9 +132,9 @@ def test_tuning_seeds_and_unfinished_runs_are_no_results(write_tmaze, write_run)
 def test_text_and_frame_show_published_and_measured_side_by_side(write_tmaze):
     root = write_tmaze({(n, "amago"): [1, 1, 1, 1, NAN] for n in (10, 30, 100)})
     verdicts = load_verdicts(CLAIMS, root)
-    text = to_text([each for each in verdicts if each.claim.id == "T1-laptop"])
+    text = " ".join(to_text([each for each in verdicts if each.claim.id == "T1-laptop"]).split())
     assert "restates T1 at the tier laptop; not the paper's claim" in text
-    assert "published  1 (" in text and "n = 5, 1 failed; share of seeds 0.80 [0.34, 0.99] 90% binomial" in text
+    assert "published 1 (" in text and "n = 5, 1 failed; share 0.80 [0.34, 0.99] binomial, 95% each side" in text
     frame = to_frame(verdicts).query("claim == 'T1-laptop'")
     assert frame["n"].tolist() == [5, 5, 5] and frame["share"].tolist() == [0.8, 0.8, 0.8]
     assert frame["published"].tolist() == [1.0] * 3
