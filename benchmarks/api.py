@@ -58,7 +58,7 @@ class LoadedRun:
             self._rng = np.random.default_rng(child(self.seed, self.task.id, "act"))
             first = True
         observation_space, action_space = self._spaces
-        batch = concatenate(observation_space, [observation], create_empty_array(observation_space, 1))
+        batch: Any = concatenate(observation_space, [observation], create_empty_array(observation_space, 1))  # type: ignore[arg-type]
         step = VectorStep(batch, np.array([reward], np.float32), np.array([first]), np.array([inner_reset]))
         actions, self._memory = self.agent.act(step, self._memory, self._rng)
         return next(iter(iterate(batch_space(action_space, 1), actions)))

@@ -67,7 +67,7 @@ class HarnessEnv(VectorWrapper):
         self.instance = np.full(self.num_envs, -1)
         self._no_inner_reset = np.zeros(self.num_envs, bool)
         self._no_inner_reset.flags.writeable = False  # shared by all steps
-        self._low, self._high = _bounds(self.action_space)
+        self._bounds = _bounds(self.action_space)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin the next rollout of the slots in `options["reset_mask"]` (bool [B]; without it, of all slots)."""
@@ -118,8 +118,9 @@ class HarnessEnv(VectorWrapper):
 
     def _actions(self, actions: Any) -> Any:
         space = self.action_space
-        if self._low is None:
+        if self._bounds is None or space.dtype is None:
             return actions
+        low, high = self._bounds
         array = np.asarray(actions)
         if array.shape != space.shape:
             self._blame(f"gave actions of shape {array.shape}; {self.single_action_space} wants {space.shape}", None)
@@ -127,12 +128,12 @@ class HarnessEnv(VectorWrapper):
         if array.dtype.kind not in ("fiu" if is_float else "iub"):
             self._blame(f"gave actions of dtype {array.dtype}; {self.single_action_space} wants {space.dtype}", None)
         slack = TOLERANCE * (1 + np.abs(array)) if is_float else 0
-        inside = (array >= self._low - slack) & (array <= self._high + slack)  # a NaN is inside nothing
+        inside = (array >= low - slack) & (array <= high + slack)  # a NaN is inside nothing
         if not inside.all():
             slot = int(np.argwhere(~inside)[0, 0])
             self._blame(f"gave action {array[slot]}, which is outside {self.single_action_space}", slot)
         if is_float:
-            array = np.clip(array, self._low, self._high)
+            array = np.clip(array, low, high)
         return array.astype(space.dtype, copy=False)
 
     def _blame(self, what: str, slot: int | None) -> NoReturn:
@@ -215,13 +216,13 @@ class HarnessEnv(VectorWrapper):
         return f"task {self.task.id}, {which}, seed {self.seeds[shown]}, step {self.t[shown]}"
 
 
-def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | None:
     """The lowest and highest actions, both inclusive, of a batched space; None where it is no array."""
     if isinstance(space, spaces.MultiDiscrete):  # a batch of Discrete
         return space.start, space.start + space.nvec - 1
     if isinstance(space, spaces.Box):  # a batch of Box, MultiDiscrete or MultiBinary
         return space.low, space.high
-    return None, None
+    return None
 
 
 def _short(value: Any) -> str:

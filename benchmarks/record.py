@@ -41,7 +41,8 @@ class Recorder:
         self._protocol = protocol_id(planned.protocol)
         self._description: dict[str, Any] = {}
         self._progress, self._env_steps = Progress(), 0
-        self._evaluate_s, self._last_return, self._written = 0.0, None, 0.0
+        self._evaluate_s, self._written = 0.0, 0.0
+        self._last_return: float | None = None
         folder = planned.folder
         with ExitStack() as stack:  # closes what is open if a later line fails
             self._log = stack.enter_context(open(folder / "log.txt", "a", encoding="utf-8", buffering=1))
@@ -123,9 +124,9 @@ class Recorder:
             evaluate_s=self._evaluate_s,
             wall_s=self._wall_s(),
             peak_rss_mb=_peak_rss_mb(),
-            device=described.get("device", ""),
-            attention=described.get("attention", ""),
-            dtype=described.get("dtype", ""),
+            device=str(described.get("device", "")),
+            attention=str(described.get("attention", "")),
+            dtype=str(described.get("dtype", "")),
             threads=self._plan.threads,
             torch=version("torch"),
             python=platform.python_version(),

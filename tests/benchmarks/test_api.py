@@ -47,20 +47,22 @@ def loaded(recall, tmp_path):
     return api.load(TASK, recall, root=tmp_path)
 
 
-def test_a_loaded_run_evaluates_to_the_rows_of_its_final_evaluation(loaded):
+def test_a_loaded_run_evaluates_to_the_rows_of_its_final_evaluation(tmp_path):
+    loaded = api.run(TASK, "random", root=tmp_path)
     rows = loaded.rows("episodes")
     final = rows[rows.final]
     episodes = loaded.evaluate()
     assert len(episodes) == len(final) == 100
     for name in ("slot", "rollout", "instance", "episode_return", "episode_length", "success_any", "finished"):
         assert [getattr(e, name) for e in episodes] == final[name].tolist()
-    assert {e.episode_return for e in episodes} == {1.0}
+    assert len(set(final.episode_return)) > 5
 
 
 def test_rows_are_a_table_with_the_columns_of_the_schema(loaded):
     for table in ("runs", "curves", "episodes"):
         assert tuple(loaded.rows(table).columns) == columns(table)
     assert loaded.rows("curves").return_mean.tolist() == [1.0]
+    assert loaded.evaluate(20, 10)[0].episode_return == 1.0
 
 
 def test_u44_acting_by_hand_remembers_within_a_rollout_and_forgets_between(loaded):
@@ -68,7 +70,8 @@ def test_u44_acting_by_hand_remembers_within_a_rollout_and_forgets_between(loade
     for seed in range(8):
         env = loaded.task.make(1)
         observation, _ = env.reset(seed=[seed])
-        action, rewards, done, first = None, 0.0, False, True
+        action, rewards, done = None, 0.0, False
+        first = seed > 0  # the very first call need not say it
         while not done:
             action = loaded.act(observation[0], first=first)
             observation, reward, terminated, truncated, _ = env.step(np.array([action]))

@@ -101,7 +101,9 @@ def test_u50_inner_episodes_are_rows_of_one_rollout(toys):
 
 
 def test_u50_an_inner_reset_on_the_last_step_adds_no_empty_episode(toys):
-    episodes = play(toys.scripted(lambda t: (1.0, False, False, {"inner_reset": t in (2, 4)}), horizon=4))
+    agent = Policy()
+    episodes = play(toys.scripted(lambda t: (1.0, False, False, {"inner_reset": t in (2, 4)}), horizon=4), agent)
+    assert not any((step.first & step.inner_reset).any() for step in agent.steps)
     assert columns(episodes, "rollout", "episode", "episode_length", "finished")[:4] == [
         (0, 0, 2, True),
         (0, 1, 2, True),

@@ -167,6 +167,8 @@ def test_u64_train_and_evaluation_seeds_are_disjoint_and_differ_between_slots_an
     train = [rollout_seeds(ROOT, "train", slot, block) for slot in range(40) for block in range(4)]
     evaluation = [rollout_seeds(ROOT, "evaluate", slot, block) for slot in range(40) for block in range(4)]
     assert not np.intersect1d(train, evaluation).size
+    assert not any((seeds % 2).any() for seeds in train)  # disjoint for every root, not just for this one
+    assert all((seeds % 2).all() for seeds in evaluation)
     assert len({tuple(seeds) for seeds in train + evaluation}) == 320
     assert all(seeds.min() >= 0 and seeds.max() < 2**31 for seeds in train + evaluation)
 

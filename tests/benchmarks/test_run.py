@@ -205,18 +205,33 @@ def test_an_agent_that_has_learnt_all_it_can_is_evaluated(toy):
     assert toy.rows("runs")[-1].message == "learn() ended by itself after 2 steps"
 
 
+def test_the_final_evaluation_has_the_same_seeds_however_long_the_run_was(toy, monkeypatch):
+    asked = []
+    seeds = run_module.evaluation_seeds
+    monkeypatch.setattr(run_module, "evaluation_seeds", lambda task_id, which: asked.append(which) or seeds("", which))
+    toy.run()
+    assert asked == [0, "final"]
+
+
 def test_the_agent_is_told_that_training_is_over(toy):
     closed = []
 
     class Tidy(Walker):
         def learn(self, envs, seeds):
+            self.points = self.endless(envs, seeds)  # a reference that keeps it from being collected
+            return self.points
+
+        def endless(self, envs, seeds):
             try:
                 yield from super().learn(envs, seeds)
             finally:
                 closed.append(envs.env_steps)
 
+        def save(self, folder):
+            super().save(folder)
+            assert closed == [40]
+
     toy.run(Tidy)
-    assert closed == [40]
 
 
 # --- running again ---
@@ -273,7 +288,7 @@ def test_a_failure_is_a_row_a_log_and_an_error(toy):
 def test_another_configuration_is_refused_without_replace(toy, toys):
     toy.run()
     other = toys.scripted(lambda t: (1.0, t == 4, False, {}), horizon=9, budget=Budget(60, 2, 2, (0,)))
-    with pytest.raises(UserError, match='another budget: {"env_steps": 40.*--replace'):
+    with pytest.raises(UserError, match=r'another budget: {"env_steps": 40.*--replace'):
         toy.run(task=other)
     assert toy.rows("runs")[-1].env_steps == 40
     toy.run(task=other, replace=True)
@@ -374,6 +389,7 @@ def test_agent_ids():
 
 def test_a_checkpoint_that_fails_leaves_the_one_before(tmp_path):
     save_checkpoint(Walker(None), tmp_path / "checkpoint")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
     class Full(Walker):
         def save(self, folder: Path):
