@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from amago_core.seeding import child
-from benchmarks.agents import agent_id, check_agent, make_agent, parse_agent
+from benchmarks.agents import agent_id, check_agent, configuration, make_agent, parse_agent
 from benchmarks.agents.protocol import Agent, AgentSpec, ContractError, Progress
 from benchmarks.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
@@ -88,7 +88,8 @@ class Plan:
     def config(self) -> dict[str, Any]:
         """What decides the run's result beside its id and the code: the column `config`, and config.json."""
         budget = {key: value for key, value in asdict(self.budget).items() if key != "seeds"}
-        return {"budget": budget, "settings": dict(self.settings), "threads": self.threads}
+        agent = configuration(self.base, self.task, self.tier, self.settings)
+        return {"budget": budget, "agent": agent, "settings": dict(self.settings), "threads": self.threads}
 
     def spec(self, envs: VectorEnv, folder: Path) -> AgentSpec:
         return AgentSpec(
@@ -270,7 +271,7 @@ def _is_finished(planned: Plan) -> bool:
     config, table = planned.folder / "config.json", planned.folder / "runs.csv"
     if not config.exists() and not table.exists():
         return False
-    before, now = read_json(config), _identity(planned)
+    before, now = _flat(read_json(config)), _flat(json.loads(json.dumps(_identity(planned))))
     if changed := sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)):
         shown = "; ".join(f"{key}: {json.dumps(before.get(key))} -> {json.dumps(now.get(key))}" for key in changed)
         raise UserError(f"{planned.folder} holds a run with another {shown}; give --replace to delete it and run anew")
@@ -281,6 +282,14 @@ def _is_finished(planned: Plan) -> bool:
 def _identity(planned: Plan) -> dict[str, Any]:
     names = {"task": planned.task.id, "agent": planned.agent, "tier": planned.tier, "seed": planned.seed}
     return {"run_id": planned.run_id, **names, "protocol": protocol_id(planned.protocol), **planned.config}
+
+
+def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"agent": {"width": 64}} -> {"agent.width": 64}, so that a difference names the one key it is in."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

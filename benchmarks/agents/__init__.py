@@ -7,10 +7,12 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from benchmarks.agents.protocol import Agent, AgentSpec, ContractError
+from benchmarks.task import Task
 from results.errors import UserError
 
 GROUP = "amago_bench.agents"
@@ -55,6 +57,16 @@ def check_agent(base: str) -> None:
         near = difflib.get_close_matches(base, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}, or module:Class"
         raise UserError(f"unknown agent {base!r}; {hint}")
+
+
+def configuration(base: str, task: Task, tier: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """All hyper-parameters of an agent of this project, settings applied; of any other agent nothing is known.
+
+    Raises UserError for a setting that does not exist or has a value of the wrong type.
+    """
+    if base not in _presets():
+        return {}
+    return asdict(importlib.import_module("benchmarks.agents.presets").configure(base, task, tier, settings))
 
 
 def make_agent(base: str, spec: AgentSpec) -> Agent:

@@ -231,7 +231,7 @@ def _budgets(corridor: int, horizon: int) -> dict[str, Budget]:
             LAPTOP_STOP_RETURN,
         )
     paper_steps = PAPER_SLOTS * max(800, corridor) * PAPER_EPOCHS
-    budgets["paper"] = Budget(paper_steps, PAPER_SLOTS, evaluations=100, seeds=(0, 1, 2))
+    budgets["paper"] = Budget(paper_steps, PAPER_SLOTS, evaluations=100, seeds=(0, 1, 2, 3, 4))
     return budgets
 
 

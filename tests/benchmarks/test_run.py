@@ -288,7 +288,7 @@ def test_a_failure_is_a_row_a_log_and_an_error(toy):
 def test_another_configuration_is_refused_without_replace(toy, toys):
     toy.run()
     other = toys.scripted(lambda t: (1.0, t == 4, False, {}), horizon=9, budget=Budget(60, 2, 2, (0,)))
-    with pytest.raises(UserError, match=r'another budget: {"env_steps": 40.*--replace'):
+    with pytest.raises(UserError, match=r'another budget.env_steps: 40 -> 60; .*--replace'):
         toy.run(task=other)
     assert toy.rows("runs")[-1].env_steps == 40
     toy.run(task=other, replace=True)
