@@ -1,0 +1,185 @@
+"""The command as a user meets it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from reproduce import cli as module
+from reproduce.cli import cli, main
+
+TASK = "long_term_memory/tmaze/passive-10"
+RUN_ID = f"smoke:{TASK}:random:0"
+
+BROKEN = """
+import os, time
+from benchmarks.agents.random import Random
+from benchmarks.agents.protocol import Progress
+
+class Raises(Random):
+    def learn(self, envs, seeds):
+        raise RuntimeError("broken on purpose")
+
+class Dies(Random):
+    def learn(self, envs, seeds):
+        os._exit(3)
+
+class Endless(Random):
+    def learn(self, envs, seeds):
+        while True:
+            time.sleep(0.05)
+            envs.reset()
+            envs.step(envs.action_space.sample())
+            yield Progress()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("AMAGO_BENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.delenv("AMAGO_BENCH_DEBUG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def command(capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        written = capsys.readouterr()
+        return end.value.code, written.out, written.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["lst"], "list"),
+        (["run", "--tsk", TASK], "--task"),
+        (["run", "--task", "long_term_memory/tmaze/pasive-10"], TASK),
+        (["run", "--task", TASK, "--agent", "amagoo"], "amago"),
+        (["run", "--task", TASK, "--tier", "lapptop"], "laptop"),
+        (["run", "--env", "CartPol-v1"], "CartPole-v1"),
+        (["sweep", "--task", "long_term_memory/tmase/*", "--agent", "random"], "long_term_memory/tmaze/"),
+        (["sweep", "--task", TASK, "--agent", "randm"], "random"),
+        (["figure", "passive-maze"], "passive-tmaze"),
+        (["evaluate", RUN_ID], "status"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_unknown_gets_one_line_with_the_nearest_names(command, arguments, nearest):
+    code, out, err = command(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("amago-bench: ")
+    assert nearest in err.removeprefix("amago-bench")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run"], "either --task or --env"),
+        (["run", "--task", TASK, "--env", "CartPole-v1"], "either --task or --env"),
+        (["run", "--task", TASK, "--set", "lr"], "key=value"),
+        (["run", "--task", TASK, "--seed", "-1"], "--seed"),
+        (["sweep", "--task", TASK, "--agent", "random", "--seeds", "4-0"], "0-4 or 0,1"),
+        (["sweep", "--task", TASK, "--agent", "random", "--workers", "0"], "--workers"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(command, arguments, said):
+    code, _, err = command(*arguments)
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    """Only errors that our own code raised on purpose are a user's; `int` raising inside a library is not."""
+    monkeypatch.setattr(module.cli, "main", lambda **_: json.loads("{"))
+    with pytest.raises(json.JSONDecodeError):
+        main(["list"])
+
+
+def test_debug_shows_the_traceback_of_a_users_error(command, monkeypatch):
+    monkeypatch.setenv("AMAGO_BENCH_DEBUG", "1")
+    assert "Traceback" in command("run", "--task", "nothing")[2]
+
+
+def test_list_shows_the_scale_of_a_task(command):
+    code, out, _ = command("list", "*/passive-10")
+    head, row = out.splitlines()[:2]
+    assert code == 0
+    assert head.split() == ["task", "random", "high", "high", "from", "horizon", "tiers"]
+    assert row.split() == [TASK, "-0.75", "1", "oracle", "11", "smoke", "laptop", "paper"]
+
+
+def test_run_status_table_and_evaluate_tell_the_same(command):
+    assert command("run", "--task", TASK, "--agent", "random", "--quiet") == (0, "", "")
+    lines = command("status", "--tier", "smoke")[1].splitlines()
+    assert lines[1].split()[:2] == [RUN_ID, "finished"]
+    assert f"smoke:{TASK}:amago:0" in [line.split()[0] for line in lines if "missing" in line]
+    rows = command("table", "--format", "csv")[1].splitlines()
+    mean = float(dict(zip(rows[0].split(","), rows[1].split(","), strict=True))["mean"])
+    assert f"mean return {mean:.4f}" in command("evaluate", RUN_ID)[1]
+    assert "is finished" in command("run", "--task", TASK, "--agent", "random")[1]
+
+
+def test_u110_a_sweep_lists_what_failed_and_how_to_run_only_that_again(command, folder):
+    (folder / "broken.py").write_text(BROKEN)
+    sweep = ["sweep", "--task", TASK, "--agent", "random", "--agent", "broken:Raises", "--agent", "broken:Dies"]
+    code, out, err = command(*sweep, "--seeds", "0,1", "--workers", "2")
+    assert (code, out.count("finished smoke:")) == (1, 2)
+    assert "4 of 6 runs failed" in err
+    assert "broken on purpose" in err
+    again = [line.split() for line in err.splitlines() if line.startswith("  amago-bench run")]
+    assert [words[words.index("--agent") + 1] for words in again] == ["broken:Raises", "broken:Dies"] * 2
+    assert "2 of 6 runs are finished, 4 to make" in command(*sweep, "--seeds", "0,1")[1]
+    code, out, _ = command("sweep", "--task", TASK, "--agent", "random", "--seeds", "0-1")
+    assert (code, out) == (0, "nothing to run: all 2 runs are finished\n")
+
+
+def test_a_setting_in_an_agents_name_and_one_given_apart_are_the_same_run(command, folder):
+    (folder / "tuned.py").write_text("from benchmarks.agents.random import Random\nclass Tuned(Random): pass\n")
+    named = ["--task", TASK, "--agent"]
+    assert command("run", *named, "tuned:Tuned", "--set", "b=2", "--set", "a=1", "--quiet")[0] == 0
+    code, out, _ = command("sweep", *named, "tuned:Tuned@a=1,b=2")
+    assert (code, out) == (0, "nothing to run: all 1 runs are finished\n")
+
+
+def test_ctrl_c_leaves_a_row_and_the_same_command_goes_on(folder):
+    (folder / "broken.py").write_text(BROKEN)
+    arguments = ["sweep", "--task", TASK, "--agent", "broken:Endless", "--workers", "1"]
+    repository = module.REPOSITORY
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from reproduce.cli import main; main()", *arguments],
+        stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(repository)},
+    )  # fmt: skip
+    run = folder / "results/runs/smoke" / TASK / "broken:Endless/seed-0"
+    deadline = time.monotonic() + 20
+    while not (run / "progress.json").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert "the same command goes on" in process.stderr.read()
+    assert (run / "runs.csv").read_text().splitlines()[-1].count("interrupted") >= 1
+
+
+def test_doctor_finds_a_results_folder_that_cannot_be_written(command, folder, monkeypatch):
+    (folder / "file").touch()
+    code, out, _ = command("doctor", "--results", str(folder / "file/results"))
+    assert code == 1
+    assert next(line for line in out.splitlines() if line.startswith("!")).startswith("! results")
+    assert command("doctor")[0] == 0
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_help(name):
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0
+    assert result.output.startswith(f"Usage: cli {name}")
