@@ -67,7 +67,8 @@ class Agent(nn.Module):
         self.attention, self.attention_note = attention.choose(config.attention, device, config.width // config.heads)
         discounts = config.all_discounts(self.actions.discrete)
         with torch.random.fork_rng(devices=[]):  # PyTorch's initialisers know the global generator only: lend it
-            torch.manual_seed(integer_seed(child(seed, "weights")))
+            # Not torch.manual_seed, which would also reseed the generators of every GPU.
+            torch.default_generator.manual_seed(integer_seed(child(seed, "weights")))
             self.encoder = TimestepEncoder(config, self.observations, self.actions, rollout.time_scale)
             self.sequence_model = self._sequence_model()
             self.heads: Heads = (

@@ -22,6 +22,18 @@ DISCRETE_DISCOUNTS = (
 )  # fmt: skip
 CONTINUOUS_DISCOUNTS = (0.9, 0.95, 0.99, 0.993, 0.996)
 
+#: Smallest and largest legal value of the numbers that have one. The discounts have a check of their own.
+RANGES: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("encoder_width", "goal_width", "width", "layers", "heads", "critics"), (1, math.inf)),
+    **dict.fromkeys(("batch_sequences", "batch_tokens", "steps_per_iteration", "anneal_steps"), (1, math.inf)),
+    **dict.fromkeys(("replay_trajectories", "replay_tokens"), (1, math.inf)),
+    **dict.fromkeys(("context", "warmup_updates", "updates_per_iteration", "warmup_iterations"), (0, math.inf)),
+    **dict.fromkeys(("online_weight", "offline_weight", "critic_weight"), (0, math.inf)),
+    **dict.fromkeys(("learning_rate", "weight_decay", "gradient_clip"), (0, math.inf)),
+    **dict.fromkeys(("popart_rate", "target_rate"), (0, 1)),
+    "dropout": (0, 0.99),
+}
+
 Activation = Literal["leaky_relu", "relu", "gelu"]
 
 
@@ -107,12 +119,15 @@ class Config:
     edges: tuple[int, int] = (1, 3)  # first and last steps of a rollout that keep the schedule
 
     def __post_init__(self) -> None:
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:  # also refuses nan
+                wanted = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+                raise ValueError(f"{name} must be {wanted}, not {value}")
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        if self.critics < 1 or self.layers < 1 or self.batch_sequences < 1:
-            raise ValueError("critics, layers and batch_sequences must be at least 1")
-        for gamma in self.discounts or (self.gamma,):
-            if not 0 <= gamma < 1 or not 0 <= self.gamma < 1:
+        for gamma in (*(self.discounts or ()), self.gamma):
+            if not 0 <= gamma < 1:
                 raise ValueError(f"discounts must lie in [0, 1), not {gamma}")
 
     def all_discounts(self, discrete: bool) -> tuple[float, ...]:

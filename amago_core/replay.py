@@ -94,9 +94,11 @@ class Replay:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
+        start, length = self._start[self._oldest], self._length[self._oldest]
+        if self._waiting is not None and start <= self._waiting[0] < start + length:
+            self._waiting = None
         self._oldest = (self._oldest + 1) % self.most
         self._count -= 1
-        self._waiting = None  # it may have been a slice of the rollout that is gone
 
     def sample(
         self, rng: np.random.Generator, sequences: int, tokens: int, context: int, by_transition: bool = False

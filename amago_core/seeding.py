@@ -21,7 +21,7 @@ def child(root: np.random.SeedSequence | int, *names: str | int) -> np.random.Se
     sequence = np.random.SeedSequence(root) if isinstance(root, int) else root
     path: list[int] = []
     for name in names:
-        path += [0, name] if isinstance(name, int) else [1, zlib.crc32(name.encode())]
+        path += [1, zlib.crc32(name.encode())] if isinstance(name, str) else [0, int(name)]
     return np.random.SeedSequence(entropy=sequence.entropy, spawn_key=(*sequence.spawn_key, *path))
 
 

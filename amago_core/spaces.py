@@ -49,10 +49,15 @@ def _leaves(space: gym.Space[Any], key: tuple[str, ...] = ()) -> list[_Leaf]:
         # Sorted, so that a checkpoint reads the features in the same order in every process (pitfall 22).
         return [leaf for name in sorted(space.spaces) for leaf in _leaves(space.spaces[name], (*key, name))]
     if isinstance(space, spaces.Box):
+        if _is_image(space):
+            raise UnsupportedSpace(
+                f"observation {_name(key)} is {space}: an image has no encoder here, "
+                "wrap the environment so that it gives features (a flat Box, or MultiDiscrete for symbols)"
+            )
         return [_Leaf(key, int(np.prod(space.shape)), None, ())]
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         choices, start = _discrete(space)
-        if int((start + choices).max()) > LARGEST_STORED_INTEGER:
+        if int(np.abs(start).max() + choices.max()) > LARGEST_STORED_INTEGER:
             raise UnsupportedSpace(f"observation {_name(key)} is {space}: more values than float32 counts exactly")
         return [_Leaf(key, len(choices), start.astype(np.float32), tuple(choices.tolist()))]
     raise UnsupportedSpace(
@@ -67,6 +72,11 @@ def _discrete(space: gym.Space[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray
         return np.array([space.n], np.int64), np.array([space.start], np.int64)
     assert isinstance(space, spaces.MultiDiscrete)
     return space.nvec.ravel().astype(np.int64), np.asarray(space.start, np.int64).ravel()
+
+
+def _is_image(space: spaces.Box) -> bool:
+    """Pixels or a grid of symbols, as gymnasium environments declare them: unfit as plain numbers."""
+    return len(space.shape) == 3 and space.dtype == np.uint8
 
 
 def _name(key: tuple[str, ...]) -> str:
@@ -150,11 +160,10 @@ class ActionCodec:
         elif isinstance(space, spaces.Box) and space.shape:
             self.size = int(np.prod(space.shape))
             self.dtype, self.row_shape, self.blank = np.dtype(np.float32), (self.size,), -2.0
-            low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
-            bounded = np.isfinite(low) & np.isfinite(high)
-            self._centre = np.where(bounded, low / 2 + high / 2, 0.0)
-            self._scale = np.where(bounded, high / 2 - low / 2, 1.0)
-            self._low, self._high = low, high
+            self._low, self._high = (bound.ravel().astype(np.float64) for bound in (space.low, space.high))
+            bounded = np.isfinite(self._low) & np.isfinite(self._high)
+            low, high = np.where(bounded, self._low, -1.0), np.where(bounded, self._high, 1.0)
+            self._centre, self._scale = low / 2 + high / 2, high / 2 - low / 2
         else:
             raise UnsupportedSpace(f"action space {space}: only Box, Discrete and MultiDiscrete actions can be learned")
 

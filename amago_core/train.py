@@ -45,6 +45,8 @@ class Trainer:
         self.agent, self.config = agent, agent.config
         config, rollout = agent.config, agent.rollout
         self.learner = Learner(agent)
+        if config.replay_tokens <= rollout.horizon:
+            raise ValueError(f"replay_tokens {config.replay_tokens} cannot hold a rollout of {rollout.horizon} steps")
         capacity = min(config.replay_tokens, config.replay_trajectories * (rollout.horizon + 1))
         self.replay = Replay(folder, agent.observations, agent.actions, capacity, config.replay_trajectories)
         self.collector = Collector(envs, agent, self.replay, child(seed, "collect"))

@@ -78,22 +78,29 @@ BODIES: dict[str, Attention] = {"reference": reference, "sdpa": sdpa, "flash": f
 def choose(wanted: str, device: torch.device | str, head_width: int) -> tuple[str, str]:
     """The attention body to use and one line on why it is not the wanted one (empty if it is).
 
-    `auto` is flash where it runs and sdpa elsewhere. A named body is kept if it works; flash is probed by a tiny
-    forward, since a package that imports may still fail on the card it finds (case U103).
+    `auto` is flash where it runs and sdpa elsewhere, with a line only where an installed flash-attn is broken. A
+    named body is kept if it works; flash is probed by a tiny forward, since a package that imports may still fail
+    on the card it finds (case U103).
     """
     if wanted in ("reference", "sdpa"):
         return wanted, ""
-    problem = _flash_problem(device, head_width)
+    missing = _flash_missing(device)
+    problem = missing or _flash_problem(device, head_width)
     if not problem:
         return "flash", ""
-    return "sdpa", f"attention=flash is not usable ({problem}), using sdpa" if wanted == "flash" else ""
+    worth_saying = wanted == "flash" or not missing
+    return "sdpa", f"attention=flash is not usable ({problem}), using sdpa" if worth_saying else ""
 
 
-def _flash_problem(device: torch.device | str, head_width: int) -> str:
+def _flash_missing(device: torch.device | str) -> str:
     if torch.device(device).type != "cuda":
         return "it needs a CUDA device"
     if importlib.util.find_spec("flash_attn") is None:
         return "flash-attn is not installed: pip install 'amago-bench[flash]'"
+    return ""
+
+
+def _flash_problem(device: torch.device | str, head_width: int) -> str:
     if head_width % 8 or not 8 <= head_width <= 256:
         return f"head width {head_width} is not a multiple of 8 in 8..256"
     try:
@@ -101,7 +108,7 @@ def _flash_problem(device: torch.device | str, head_width: int) -> str:
         flash(x, x, x, Packing([2, 1], device), 2)
         torch.cuda.synchronize()
     except Exception as error:  # a broken installation raises anything from ImportError to a CUDA error
-        return str(error).splitlines()[0]
+        return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""
 
 

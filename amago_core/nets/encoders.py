@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from amago_core.config import Config
-from amago_core.nets.layers import mlp
+from amago_core.nets.layers import follow, mlp
 from amago_core.sequences import Batch
 from amago_core.spaces import ActionCodec, ObservationCodec
 
@@ -36,12 +36,11 @@ class InputNorm(nn.Module):
         sigma = torch.where(sigma <= 0.01, torch.ones_like(sigma), sigma.clamp(max=1e6))
         return ((x - self.mean) / sigma).clamp(-1e4, 1e4)
 
-    @torch.no_grad()
     def _update(self, x: Tensor) -> None:
         self.count += 1
         rate = self.rate / (1 - (1 - self.rate) ** self.count)
-        self.mean.lerp_(x.mean(0), rate.float())
-        self.square.lerp_(x.square().mean(0), rate.float())
+        follow(self.mean, x.mean(0), rate)
+        follow(self.square, x.square().mean(0), rate)
 
 
 class TimestepEncoder(nn.Module):

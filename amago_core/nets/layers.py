@@ -24,6 +24,15 @@ def mlp(sizes: Sequence[int], act: str) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+@torch.no_grad()
+def follow(statistic: Tensor, batch: Tensor, rate: Tensor) -> None:
+    """Moves a running statistic towards that of a batch, except where the batch's is not finite.
+
+    A skipped gradient step leaves no trace, but one NaN would stay in a moving average for ever.
+    """
+    statistic.lerp_(torch.where(batch.isfinite(), batch, statistic), rate.to(statistic.dtype))
+
+
 class Dropout(nn.Module):
     """Dropout that draws from its own generator, since no module draws from a global one.
 
@@ -67,7 +76,9 @@ class SigmaLinear(nn.Module):
         self._folded: tuple[tuple[int, ...], Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self._effective_weight(), self.bias)
+        with torch.autocast(x.device.type, enabled=False):  # acting folds in float32, learning must see the same sigma
+            weight = self._effective_weight()
+        return F.linear(x, weight, self.bias)
 
     def _effective_weight(self) -> Tensor:
         if self.training:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from amago_core.nets.layers import follow
+
 
 class PopArt(nn.Module):
     """One scale and shift per discount; w and b are set in closed form, never by gradient.
@@ -51,7 +53,7 @@ class PopArt(nn.Module):
         self.count += 1
         rate = self.rate / (1 - (1 - self.rate) ** self.count)
         sigma, mean = self.sigma, self.mean.clone()
-        self.mean.lerp_(y.mean(0), rate.float())
-        self.square.lerp_(y.square().mean(0), rate.float())
+        follow(self.mean, y.mean(0), rate)
+        follow(self.square, y.square().mean(0), rate)
         self.w.mul_(sigma / self.sigma)
         self.b.mul_(sigma).add_(mean - self.mean).div_(self.sigma)

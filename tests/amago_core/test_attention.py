@@ -1,0 +1,143 @@
+"""The attention bodies agree with plain mathematics, and the choice between them survives broken installations."""
+
+import importlib.util
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from amago_core.nets import attention
+from amago_core.sequences import Packing
+
+RAGGED = [[5], [1, 1], [3, 7, 1, 4], [600, 2]]  # the last one is past the length of the plain product
+
+
+def qkv(packing: Packing, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(packing.tokens, 2, 8, generator=generator).to(dtype).requires_grad_() for _ in range(3)]
+
+
+def test_reference_by_hand() -> None:
+    """Two keys with scores 0 and ln 3: weights 1/4 and 3/4. A window of one sees itself only."""
+    packing = Packing([2])
+    q = torch.tensor([[[1.0]], [[1.0]]])
+    k = torch.tensor([[[0.0]], [[math.log(3)]]])
+    v = torch.tensor([[[4.0]], [[8.0]]])
+    assert attention.reference(q, k, v, packing, 2).flatten().tolist() == pytest.approx([4, 7])
+    assert attention.reference(q, k, v, packing, 1).flatten().tolist() == pytest.approx([4, 8])
+
+
+@pytest.mark.parametrize("lengths", RAGGED)
+@pytest.mark.parametrize("window", [1, 3, 10_000])
+def test_sdpa_agrees_with_the_reference_in_values_and_gradients(lengths: list[int], window: int) -> None:
+    packing = Packing(lengths)
+    inputs = qkv(packing)
+    outputs = {}
+    for body in (attention.reference, attention.sdpa):
+        out = body(*inputs, packing, window)
+        outputs[body] = [out, *torch.autograd.grad(out.square().sum(), inputs)]
+    for expected, got in zip(*outputs.values(), strict=True):
+        torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", RAGGED)
+@pytest.mark.parametrize("window", [3, 10_000])
+def test_half_precision_agrees_to_half_precision(lengths: list[int], window: int) -> None:
+    packing = Packing(lengths)
+    expected = attention.reference(*qkv(packing), packing, window)
+    got = attention.sdpa(*qkv(packing, torch.bfloat16), packing, window)
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got.float(), expected, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("body", [attention.reference, attention.sdpa])
+def test_short_sequences_beside_long_ones_stay_finite(body: attention.Attention) -> None:
+    """No row of the padded grid is fully masked (U55): outputs and gradients are finite."""
+    packing = Packing([1, 9, 1])
+    inputs = qkv(packing)
+    out = body(*inputs, packing, 2)
+    gradients = torch.autograd.grad(out.sum(), inputs)
+    assert all(x.isfinite().all() for x in (out, *gradients))
+    torch.testing.assert_close(out[0], inputs[2][0])  # a lone token attends to itself
+
+
+@pytest.mark.parametrize("body", [attention.reference, attention.sdpa])
+def test_nothing_leaks_between_sequences(body: attention.Attention) -> None:
+    """Perturbing one sequence leaves the others bitwise as they were (U40)."""
+    packing = Packing([4, 3, 4])
+    q, k, v = (x.detach() for x in qkv(packing))
+    before = body(q, k, v, packing, 100)
+    for x in (q, k, v):
+        x[4:7] += 100
+    after = body(q, k, v, packing, 100)
+    assert torch.equal(before[:4], after[:4]) and torch.equal(before[7:], after[7:])
+    assert not torch.equal(before[4:7], after[4:7])
+
+
+def test_cached_attention_sees_the_visible_keys_only() -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, keys, values = (torch.randn(*s, generator=generator) for s in [(2, 2, 8), (2, 2, 4, 8), (2, 2, 4, 8)])
+    visible = torch.tensor([[True, False, False, False], [True, True, True, True]])
+    out = attention.attend_cached(q, keys, values, visible)
+    torch.testing.assert_close(out[0], values[0, :, 0])
+    packed = attention.reference(
+        q[1].expand(4, -1, -1), keys[1].transpose(0, 1), values[1].transpose(0, 1), Packing([4]), 4
+    )
+    torch.testing.assert_close(out[1], packed[3])
+
+
+@pytest.fixture
+def fake_flash(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable], None]:
+    """Pretends that the package is installed and a card is there; `install(body)` is what its forward does."""
+
+    def install(body: Callable) -> None:
+        zeros = torch.zeros
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+        monkeypatch.setattr(torch, "zeros", lambda *shape, device=None, **kw: zeros(*shape, **kw))
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(attention, "flash", body)
+
+    return install
+
+
+def test_flash_is_chosen_where_it_runs(fake_flash: Callable[[Callable], None]) -> None:
+    fake_flash(lambda q, k, v, packing, window: q)
+    assert attention.choose("auto", "cuda", 32) == ("flash", "")
+    assert attention.choose("flash", "cuda", 32) == ("flash", "")
+
+
+@pytest.mark.parametrize("wanted", ["auto", "flash"])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("FlashAttention only supports Ampere GPUs\nmore"), ImportError(), AssertionError()]
+)
+def test_a_broken_flash_falls_back_with_one_line(
+    fake_flash: Callable[[Callable], None], wanted: str, error: Exception
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    fake_flash(broken)
+    body, note = attention.choose(wanted, "cuda", 32)
+    assert body == "sdpa"
+    assert type(error).__name__ in note and "using sdpa" in note and "\n" not in note
+
+
+def test_a_head_width_that_flash_cannot_take(fake_flash: Callable[[Callable], None]) -> None:
+    fake_flash(lambda q, k, v, packing, window: q)
+    body, note = attention.choose("flash", "cuda", 12)
+    assert body == "sdpa" and "head width 12" in note
+
+
+def test_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
+    fake_flash: Callable[[Callable], None],
+) -> None:
+    fake_flash(lambda *_: pytest.fail("flash was probed"))
+    assert attention.choose("sdpa", "cuda", 32) == ("sdpa", "")
+    assert attention.choose("reference", "cuda", 32) == ("reference", "")
+
+
+def test_without_a_card_auto_is_silent_and_a_wanted_flash_is_not() -> None:
+    assert attention.choose("auto", "cpu", 32) == ("sdpa", "")
+    body, note = attention.choose("flash", "cpu", 32)
+    assert body == "sdpa" and "CUDA" in note

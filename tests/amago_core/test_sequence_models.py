@@ -1,0 +1,136 @@
+"""The two ways through every sequence model agree: token by token with a cache, and all tokens at once.
+
+Cases U39 (actors at different timesteps), U40 (no leak between sequences), U46 and U47 (past the window), checks 4
+and 5 of the appendix, pitfalls 7 and 8.
+"""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from amago_core.agent import Agent
+from amago_core.nets.sequence_model import SequenceModel
+from amago_core.sequences import Packing
+
+INPUTS = 12  # encoder_width of the tiny agent
+MODELS = {
+    f"{positions}-{attention}-{context or 'whole'}": {
+        "positions": positions, "attention": attention, "context": context,
+    }
+    for positions in ("learned", "sinusoidal", "rotary")
+    for attention in ("reference", "sdpa")
+    for context in (0, 3)
+} | {
+    "gru": {"sequence_model": "gru"},
+    "memoryless": {"sequence_model": "memoryless"},
+    "plain": {"sigma_reparam": False, "normformer": False, "head_scaling": False},
+}  # fmt: skip
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS.keys())
+def model(request: pytest.FixtureRequest, make_agent: Callable[..., Agent]) -> SequenceModel:
+    """In evaluation mode, with weights away from their special first values."""
+    model = make_agent(horizon=80, **request.param).sequence_model
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+        model.train()(torch.zeros(2, INPUTS), Packing([2]), torch.arange(2))  # a power iteration
+    return model.eval()
+
+
+def stepped(model: SequenceModel, tokens: Tensor, lengths: list[int]) -> Tensor:
+    """Slot b plays rollouts of `lengths[b]` steps one after another: tokens [T, B, input] -> states [T, B, D]."""
+    cache = model.new_cache(len(lengths))
+    with torch.inference_mode():
+        return torch.stack(
+            [model.step(token, cache, torch.tensor([t % n for n in lengths])) for t, token in enumerate(tokens)]
+        )
+
+
+def at_once(model: SequenceModel, tokens: Tensor, lengths: list[int]) -> Tensor:
+    """The same through one packed batch of all rollouts, the unfinished last ones included."""
+    pieces = [piece for b, n in enumerate(lengths) for piece in tokens[:, b].split(n)]
+    packing = Packing([len(piece) for piece in pieces])
+    position = torch.cat([torch.arange(len(piece)) for piece in pieces])
+    with torch.no_grad():
+        packed = model(torch.cat(pieces), packing, position)
+    return packed.view(len(lengths), len(tokens), -1).transpose(0, 1)
+
+
+def assert_agree(model: SequenceModel, lengths: list[int], steps: int, seed: int) -> None:
+    tokens = torch.randn(steps, len(lengths), INPUTS, generator=torch.Generator().manual_seed(seed))
+    difference = (stepped(model, tokens, lengths) - at_once(model, tokens, lengths)).abs().max()
+    assert difference < 2e-5
+
+
+def test_staggered_rollouts_agree_across_resets_and_past_the_window(model: SequenceModel) -> None:
+    assert_agree(model, [2, 3, 5, 7], steps=21, seed=0)
+
+
+def test_rollouts_longer_than_the_first_cache_agree(model: SequenceModel) -> None:
+    assert_agree(model, [80, 1, 70], steps=81, seed=0)
+
+
+def test_any_rollouts_agree(model: SequenceModel) -> None:
+    @settings(max_examples=10, deadline=None, derandomize=True)
+    @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5), steps=st.integers(1, 30), seed=st.integers(0))
+    def check(lengths: list[int], steps: int, seed: int) -> None:
+        assert_agree(model, lengths, steps, seed % 2**32)
+
+    check()
+
+
+def test_the_past_does_not_depend_on_the_future_nor_on_other_sequences(model: SequenceModel) -> None:
+    packing, position = Packing([6, 4]), torch.cat([torch.arange(6), torch.arange(4)])
+    tokens = torch.randn(10, INPUTS, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    states = model(tokens, packing, position)
+    (gradient,) = torch.autograd.grad(states[3].square().sum(), tokens)
+    moved = gradient.abs().sum(1) > 0
+    assert not moved[4:].any(), "a state depends on the future or on another sequence"
+    assert moved[3]
+
+
+def test_memory_reaches_as_far_as_it_should(make_agent: Callable[..., Agent]) -> None:
+    """One layer with a window of 3 sees 2 steps back; a whole-rollout model and a GRU see the first token."""
+
+    def reach(**settings: object) -> int:
+        model = make_agent(layers=1, **settings).sequence_model.eval()
+        tokens = torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(0), requires_grad=True)
+        state = model(tokens, Packing([9]), torch.arange(9))[8]
+        (gradient,) = torch.autograd.grad(state.square().sum(), tokens)
+        return 8 - int((gradient.abs().sum(1) > 0).nonzero()[0])
+
+    assert reach(context=3) == 2
+    assert reach() == 8
+    assert reach(sequence_model="gru", context=3) == 8
+    assert reach(sequence_model="memoryless") == 0
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_a_slice_keeps_the_timesteps_of_its_rollout(positions: str, make_agent: Callable[..., Agent]) -> None:
+    """Pitfall 55: the same tokens later in a rollout are told apart, and a table covers the horizon."""
+    model = make_agent(horizon=20, positions=positions).sequence_model.eval()
+    tokens = torch.ones(3, INPUTS)
+    begin, late = (model(tokens, Packing([3]), torch.arange(3) + start) for start in (0, 18))
+    assert (begin - late).abs().max() > 1e-3
+
+
+def test_rotary_positions_depend_on_distances_only(make_agent: Callable[..., Agent]) -> None:
+    model = make_agent(positions="rotary").sequence_model.eval()
+    tokens = torch.randn(4, INPUTS, generator=torch.Generator().manual_seed(0))
+    begin, late = (model(tokens, Packing([4]), torch.arange(4) + start) for start in (0, 15))
+    torch.testing.assert_close(begin, late, atol=1e-5, rtol=1e-5)
+
+
+def test_dropout_is_off_when_acting(make_agent: Callable[..., Agent]) -> None:
+    model = make_agent(dropout=0.5).sequence_model
+    tokens, packing, position = torch.ones(4, INPUTS), Packing([4]), torch.arange(4)
+    model.eval()
+    assert torch.equal(model(tokens, packing, position), model(tokens, packing, position))
+    model.train()
+    assert not torch.equal(model(tokens, packing, position), model(tokens, packing, position))

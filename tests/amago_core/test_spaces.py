@@ -1,0 +1,143 @@
+"""Spaces to arrays and back, worked by hand (cases U16, U17, U20, U21, U22; pitfalls 22 and 34)."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from amago_core.spaces import ActionCodec, ObservationCodec, UnsupportedSpace
+
+
+def expand(space: spaces.Space, observation: object) -> tuple[list, list]:
+    codec = ObservationCodec(space)
+    features, goals = codec.expand(torch.from_numpy(codec.store(observation)))
+    assert features.shape[1] == codec.features
+    assert goals.shape[1] == int(np.prod(codec.goal_shape))
+    return features.tolist(), goals.tolist()
+
+
+def test_a_box_is_its_numbers_in_row_major_order() -> None:
+    space = spaces.Box(-np.inf, np.inf, (2, 2), np.float64)
+    features, goals = expand(space, np.array([[[1.0, 2.0], [3.0, 4.0]]]))
+    assert features == [[1, 2, 3, 4]]
+    assert goals == [[]]
+
+
+def test_a_discrete_observation_starts_at_its_start() -> None:
+    features, _ = expand(spaces.Discrete(3, start=1), np.array([1, 3]))
+    assert features == [[1, 0, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("n", [256, 257, 300])
+def test_discrete_observations_do_not_wrap(n: int) -> None:
+    features, _ = expand(spaces.Discrete(n), np.array([0, 255, n - 1]))
+    assert [row.index(1.0) for row in features] == [0, 255, n - 1]
+
+
+def test_multi_discrete_with_start_and_two_axes() -> None:
+    space = spaces.MultiDiscrete([[2, 3], [1, 2]], start=[[0, 5], [7, -1]])
+    features, _ = expand(space, np.array([[[1, 6], [7, -1]]]))
+    assert features == [[0, 1, 0, 1, 0, 1, 1, 0]]
+
+
+def test_a_dict_is_read_in_sorted_order_whatever_the_order_of_its_keys() -> None:
+    box = spaces.Box(-1, 1, (1,), np.float32)
+    space = spaces.Dict({"b": box, "a": spaces.Dict({"z": spaces.Discrete(2), "y": box})})
+    value = {"b": np.array([[0.25]]), "a": {"z": np.array([1]), "y": np.array([[0.5]])}}
+    swapped = spaces.Dict({"a": spaces.Dict({"y": box, "z": spaces.Discrete(2)}), "b": box})
+    assert expand(space, value)[0] == expand(swapped, value)[0] == [[0.5, 0, 1, 0.25]]
+
+
+def test_goals_are_kept_apart_even_where_they_sort_before_other_keys() -> None:
+    space = spaces.Dict({"goals": spaces.Box(0, 9, (2, 3), np.float32), "z": spaces.Discrete(2)})
+    goals = np.arange(6).reshape(1, 2, 3)
+    assert expand(space, {"goals": goals, "z": np.array([1])}) == ([[0, 1]], [[0, 1, 2, 3, 4, 5]])
+    assert ObservationCodec(space).goal_shape == (2, 3)
+
+
+def test_rows_are_fresh_contiguous_float32_whatever_the_environment_gives() -> None:
+    codec = ObservationCodec(spaces.Box(-np.inf, np.inf, (2,), np.float64))
+    observation = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    read_only = observation.copy()
+    read_only.flags.writeable = False
+    for given in (observation, observation[::-1], np.asfortranarray(observation), read_only, observation.tolist()):
+        rows = codec.store(given)
+        assert rows.dtype == np.float32
+        assert rows.flags.c_contiguous and rows.flags.writeable
+        np.testing.assert_array_equal(rows, np.asarray(given, np.float32))
+        assert not np.shares_memory(rows, given)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float32])
+def test_a_row_is_a_copy_so_a_reused_buffer_does_not_change_it(dtype: type) -> None:
+    buffer = np.ones((1, 2), dtype)
+    rows = ObservationCodec(spaces.Box(0, 100, (2,), dtype)).store(buffer)
+    buffer[:] = 5
+    assert rows.tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Dict({"mission": spaces.Text(10)}), ["'mission'", "Text", "no encoder"]),
+        (spaces.Dict({"a": spaces.Dict({"view": spaces.Box(0, 255, (4, 4, 3), np.uint8)})}), ["'a/view'", "image"]),
+        (spaces.Tuple([spaces.Discrete(2)]), ["Tuple", "no encoder"]),
+        (spaces.Dict({"goals": spaces.Discrete(2)}), ["'goals'", "Box of shape [K, features]"]),
+        (spaces.Discrete(2**25), ["more values"]),
+        (spaces.Discrete(3, start=-(2**25)), ["more values"]),
+        (spaces.Dict({}), ["empty"]),
+    ],
+)
+def test_other_observations_are_refused_with_space_key_and_reason(space: spaces.Space, words: list[str]) -> None:
+    with pytest.raises(UnsupportedSpace) as error:
+        ObservationCodec(space)
+    assert "\n" not in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize("space", [spaces.Text(3), spaces.Tuple([spaces.Discrete(2)]), spaces.MultiBinary(3)])
+def test_other_actions_are_refused(space: spaces.Space) -> None:
+    with pytest.raises(UnsupportedSpace, match="only Box, Discrete and MultiDiscrete"):
+        ActionCodec(space)
+
+
+@pytest.mark.parametrize("n", [1, 2, 127, 128, 129, 256, 257, 300, 40_000])
+def test_discrete_actions_survive_storage_for_any_n(n: int) -> None:
+    codec = ActionCodec(spaces.Discrete(n, start=3))
+    stored = np.array([0, n - 1, codec.blank]).astype(codec.dtype)
+    assert codec.to_env(stored[:2]).tolist() == [3, n + 2]
+    features = codec.features(torch.from_numpy(stored))
+    assert features[0].argmax() == 0 and features[0].sum() == 1
+    assert features[1].argmax() == n - 1 and features[1].sum() == 1
+    assert (features[2] == 1).all()  # no action yet: all ones, which no action is (U14)
+
+
+def test_multi_discrete_actions_are_one_row_major_index() -> None:
+    space = spaces.MultiDiscrete([[2], [3]], start=[[10], [20]])
+    codec = ActionCodec(space)
+    actions = codec.to_env(np.arange(6, dtype=codec.dtype))
+    assert actions.reshape(6, 2).tolist() == [[10, 20], [10, 21], [10, 22], [11, 20], [11, 21], [11, 22]]
+    assert all(space.contains(action) for action in actions)
+
+
+def test_bounded_dimensions_are_rescaled_and_unbounded_ones_are_not() -> None:
+    low, high = np.array([-2, -np.inf, 0], np.float32), np.array([6, np.inf, np.inf], np.float32)
+    space = spaces.Box(low, high, dtype=np.float32)
+    codec = ActionCodec(space)
+    actions = codec.to_env(np.array([[-1, -1, -1], [0, 0.5, 0.5], [1, 1, 1]], np.float32))
+    assert actions.tolist() == [[-2, -1, 0], [2, 0.5, 0.5], [6, 1, 1]]
+    assert actions.dtype == np.float32
+    assert all(space.contains(action) for action in actions)
+
+
+def test_the_widest_finite_box_gives_no_infinity() -> None:
+    largest = np.finfo(np.float32).max
+    codec = ActionCodec(spaces.Box(-largest, largest, (1,), np.float32))
+    assert codec.to_env(np.array([[-1.0], [1.0]], np.float32)).tolist() == [[-largest], [largest]]
+
+
+def test_no_continuous_action_yet_is_minus_two() -> None:
+    codec = ActionCodec(spaces.Box(-1, 1, (2,), np.float32))
+    assert codec.blank == -2
+    assert codec.features(torch.full((1, 2), codec.blank)).tolist() == [[-2, -2]]
