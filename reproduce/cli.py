@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (ValueError, ImportError) as error:
         if not _is_ours(error):
             raise
-        _fail(str(error))
+        hint = "; install the project, see README.md" if isinstance(error, ModuleNotFoundError) else ""
+        _fail(f"{error}{hint}")
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 from benchmarks.sweep import State
 from reproduce.text import duration
 
-MARKS = {"waiting": " ", "running": ">", "finished": "+", "failed": "x"}
-
-
-class Report(Protocol):
-    def __call__(self, states: Sequence[State]) -> None: ...
+if TYPE_CHECKING:
+    from rich.console import Group
 
 
 @contextmanager
-def live_report(workers: int) -> Iterator[Report]:
+def live_report(workers: int) -> Iterator[Callable[[Sequence[State]], None]]:
     """A function for `sweep(report=...)`."""
     from rich.console import Console
     from rich.live import Live
@@ -30,7 +28,7 @@ def live_report(workers: int) -> Iterator[Report]:
         return
     started = time.monotonic()
     with Live(console=console, refresh_per_second=4, transient=True) as live:
-        lines = Lines(console.print)
+        lines = Lines(partial(console.print, markup=False, highlight=False, soft_wrap=True))
 
         def report(states: Sequence[State]) -> None:
             lines(states)
@@ -42,7 +40,7 @@ def live_report(workers: int) -> Iterator[Report]:
 class Lines:
     """One line when a run ends."""
 
-    def __init__(self, say=print) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, say: Callable[[str], object] = print) -> None:
         self._say, self._told = say, set[str]()
 
     def __call__(self, states: Sequence[State]) -> None:
@@ -94,7 +92,7 @@ def last_return(state: State) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _panel(states: Sequence[State], workers: int, elapsed: float, height: int):  # type: ignore[no-untyped-def]
+def _panel(states: Sequence[State], workers: int, elapsed: float, height: int) -> Group:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -111,9 +109,10 @@ def _panel(states: Sequence[State], workers: int, elapsed: float, height: int): 
             f"return {last_return(state)}" if last_return(state) else "",
             "" if now.left is None else f"{duration(now.left)} left",
         )
-    count = {status: sum(state.status == status for state in states) for status in MARKS}
+    failed = sum(state.status == "failed" for state in states)
+    done = failed + sum(state.status == "finished" for state in states)
     left = time_left(states, workers)
-    head = f"{count['finished'] + count['failed']} of {len(states)} runs done in {duration(elapsed)}"
-    head += f", {count['failed']} failed" if count["failed"] else ""
+    head = f"{done} of {len(states)} runs done in {duration(elapsed)}"
+    head += f", {failed} failed" if failed else ""
     head += f", about {duration(left)} left" if left is not None else ""
     return Group(table, Text(head))
