@@ -30,7 +30,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("context", "warmup_updates", "updates_per_iteration", "warmup_iterations"), (0, math.inf)),
     **dict.fromkeys(("online_weight", "offline_weight", "critic_weight"), (0, math.inf)),
     **dict.fromkeys(("learning_rate", "weight_decay", "gradient_clip"), (0, math.inf)),
-    **dict.fromkeys(("popart_rate", "target_rate"), (0, 1)),
+    "popart_rate": (1e-6, 1),
+    "target_rate": (0, 1),
     "dropout": (0, 0.99),
 }
 
