@@ -125,6 +125,8 @@ class Config:
             if not low <= value <= high:  # also refuses nan
                 wanted = f"at least {low}" if high == math.inf else f"between {low} and {high}"
                 raise ValueError(f"{name} must be {wanted}, not {value}")
+        if not self.head_hidden:
+            raise ValueError("head_hidden needs at least one hidden layer")
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         for gamma in (*(self.discounts or ()), self.gamma):

@@ -171,11 +171,11 @@ class ActionCodec:
         """Stored actions [B] or [B, A] -> what the vector environment takes."""
         if not self.discrete:
             scaled = np.clip(self._centre + self._scale * actions, self._low, self._high)
-            return scaled.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc, arg-type]
+            return scaled.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc]
         if isinstance(self.space, spaces.Discrete):
             return actions.astype(np.int64) + self._start[0]
         parts = np.stack(np.unravel_index(actions.astype(np.int64), self._choices), axis=-1) + self._start
-        return parts.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc, arg-type]
+        return parts.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc]
 
     def features(self, stored: Tensor) -> Tensor:
         """Stored actions [N] or [N, A] -> network input [N, size]; no action yet is all ones or all -2 (A.1)."""

@@ -89,7 +89,7 @@ class Plan:
         """What decides the run's result beside its id and the code: the column `config`, and config.json."""
         budget = {key: value for key, value in asdict(self.budget).items() if key != "seeds"}
         agent = configuration(self.base, self.task, self.tier, self.settings)
-        return {"budget": budget, "agent": agent, "settings": dict(self.settings), "threads": self.threads}
+        return {"budget": budget, "hyperparameters": agent, "settings": dict(self.settings), "threads": self.threads}
 
     def spec(self, envs: VectorEnv, folder: Path) -> AgentSpec:
         return AgentSpec(

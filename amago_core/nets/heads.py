@@ -34,27 +34,25 @@ class Evaluation:
 
 
 class Critics(nn.Module):
-    """C multilayer perceptrons side by side."""
+    """C multilayer perceptrons side by side, with at least one hidden layer."""
 
     def __init__(self, config: Config, inputs: int, outputs: int) -> None:
         super().__init__()
-        sizes = (inputs, *config.head_hidden, outputs)
-        self.layers = nn.ModuleList(EnsembleLinear(config.critics, a, b) for a, b in pairwise(sizes))
-        self.act = activation(config.head_activation)
+        hidden = config.head_hidden
+        self.first = EnsembleLinear(config.critics, inputs, hidden[0])
+        rest: list[nn.Module] = []
+        for fan_in, fan_out in pairwise((*hidden, outputs)):
+            rest += [activation(config.head_activation), EnsembleLinear(config.critics, fan_in, fan_out)]
+        self.rest = nn.Sequential(*rest)  # [C, M, hidden] -> [C, M, outputs]
 
     def forward(self, x: Tensor) -> Tensor:
         """x [M, inputs] (the same for all members) -> [C, M, outputs]."""
-        first = self.layers[0]
-        members, inputs, width = first.weight.shape
+        members, inputs, width = self.first.weight.shape
         # All members read the same input: one wide product instead of C small ones.
-        wide = F.linear(x, first.weight.transpose(1, 2).reshape(members * width, inputs), first.bias.flatten())
-        return self.finish(wide.view(-1, members, width).transpose(0, 1))  # [M, C W] -> [C, M, W]
-
-    def finish(self, h: Tensor) -> Tensor:
-        """Everything behind the first layer: h [C, M, W] -> [C, M, outputs]."""
-        for layer in list(self.layers)[1:]:
-            h = layer(self.act(h))
-        return h
+        weight = self.first.weight.transpose(1, 2).reshape(members * width, inputs)
+        wide = F.linear(x, weight, self.first.bias.flatten())
+        q: Tensor = self.rest(wide.view(-1, members, width).transpose(0, 1))  # [M, C W] -> [C, M, W]
+        return q
 
 
 class Heads(nn.Module):
@@ -69,8 +67,9 @@ class Heads(nn.Module):
 
     def online_and_target(self) -> tuple[list[Tensor], list[Tensor]]:
         """Parameters of the online networks and, in the same order, of their targets."""
-        online = [*self.actor.parameters(), *self.critics.parameters()]
-        return online, [*self.target_actor.parameters(), *self.target_critics.parameters()]
+        online: list[Tensor] = [*self.actor.parameters(), *self.critics.parameters()]
+        target: list[Tensor] = [*self.target_actor.parameters(), *self.target_critics.parameters()]
+        return online, target
 
     def bootstrap(self, state: Tensor) -> Tensor:
         """Target critics at the target policy's action: detached states [M, D] -> raw values [M, C, G]."""
@@ -177,14 +176,14 @@ class ContinuousHeads(Heads):
         The first layer is linear in (state, discount, action), so the state's part is computed once per
         transition and not once per discount. The clamp takes away any gain from pushing actions to the border.
         """
-        first = critics.layers[0]
+        first = critics.first
         width = state.shape[-1]
         of_state, of_rest = first.weight[:, :width], first.weight[:, width:]  # [C, D, W], [C, 1 + A, W]
         gamma = self.feature.expand(len(action), -1, -1)  # [M, G, 1]
         rest = torch.cat([gamma, action.clamp(-0.999, 0.999).expand(-1, self.discounts, -1)], dim=-1)  # [M, G, 1 + A]
         h = torch.einsum("md,cdw->cmw", state, of_state).unsqueeze(2) + torch.einsum("mgr,crw->cmgw", rest, of_rest)
         h = (h + first.bias.unsqueeze(2)).flatten(1, 2)  # [C, M, G, W] -> [C, M G, W]
-        q = critics.finish(h).view(-1, len(state), self.discounts)  # [C, M G, 1] -> [C, M, G]
+        q: Tensor = critics.rest(h).view(-1, len(state), self.discounts)  # [C, M G, 1] -> [C, M, G]
         return q.transpose(0, 1)
 
     def bootstrap(self, state: Tensor) -> Tensor:

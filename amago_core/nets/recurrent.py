@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from amago_core.config import Config
@@ -27,8 +26,8 @@ class GRU(SequenceModel):
 
     def new_cache(self, slots: int) -> Tensor:
         """Hidden states [layers, B, D]."""
-        weight = self.gru.weight_hh_l0
-        return torch.zeros(self.gru.num_layers, slots, self.gru.hidden_size, dtype=weight.dtype, device=weight.device)
+        like = next(self.gru.parameters())
+        return like.new_zeros(self.gru.num_layers, slots, self.gru.hidden_size)
 
     def step(self, tokens: Tensor, cache: Tensor, position: Tensor) -> Tensor:
         cache.masked_fill_((position == 0).view(1, -1, 1), 0.0)

@@ -69,7 +69,7 @@ def test_tmaze_budgets():
     assert get_task("long_term_memory/tmaze/passive-100").budget("laptop").seeds == (0, 1, 2, 3, 4)
     assert get_task("long_term_memory/tmaze/passive-300").budget("laptop").seeds == (0, 1, 2)
     paper = get_task("long_term_memory/tmaze/passive-10000").budget("paper")
-    assert (paper.num_envs, paper.seeds) == (36, (0, 1, 2)) and paper.env_steps == 36 * 10_000 * 1000
+    assert (paper.num_envs, paper.seeds) == (36, (0, 1, 2, 3, 4)) and paper.env_steps == 36 * 10_000 * 1000
     with pytest.raises(UserError, match="no budget for tier 'laptop'; its tiers: smoke, paper"):
         get_task("long_term_memory/tmaze/passive-1000").budget("laptop")
 
