@@ -149,7 +149,7 @@ def test_one_wide_product_is_the_members_one_by_one(discrete: DiscreteHeads) -> 
 
 
 def member(critics: torch.nn.Module, c: int, x: torch.Tensor) -> torch.Tensor:
-    for i, layer in enumerate(critics.layers):
+    for i, layer in enumerate((critics.first, *critics.rest[1::2])):
         x = torch.nn.functional.leaky_relu(x) if i else x
         x = x @ layer.weight[c] + layer.bias[c]
     return x
