@@ -1,0 +1,184 @@
+"""What the collector stores, compared with rollouts written by hand.
+
+Cases U14, U24, U28, U32, U46, U53; pitfalls 9, 17, 49, 56.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from amago_core.agent import Agent
+from amago_core.collect import Collector
+from amago_core.config import Rollout
+from amago_core.replay import Trajectory
+from amago_core.sequences import Batch, Packing
+
+
+class Script(VectorEnv):
+    """Slot b plays rollouts of `lengths[b]` steps. Observation (b, rollout, t), reward 100 b + 10 rollout + t.
+
+    Its last step sets the flags of `ending`; the second step of each rollout begins an inner episode. It writes down
+    the actions that it gets, and reuses its observation buffer as careless environments do.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+
+    def __init__(self, lengths: list[int], ending: str = "truncated", action_space: Any = None) -> None:
+        self.num_envs, self.lengths, self.ending = len(lengths), np.array(lengths), ending
+        self.single_observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        self.single_action_space = action_space or spaces.Discrete(4)
+        self.observation = np.zeros((len(lengths), 3), np.float32)
+        self.observation[:, 0] = np.arange(len(lengths))
+        self.observation[:, 1] = -1
+        self.actions: list[np.ndarray] = []
+        self.over = np.ones(len(lengths), bool)
+
+    def reset(self, *, seed: Any = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
+        assert self.over[mask].all(), "a rollout under way was reset"
+        self.observation[mask, 1] += 1
+        self.observation[mask, 2] = 0
+        self.over = self.over & ~mask
+        return self.observation, {}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        assert not self.over.any(), "a finished rollout was stepped"
+        self.actions.append(actions.copy())
+        self.observation[:, 2] += 1
+        self.over = self.observation[:, 2] == self.lengths
+        reward = self.observation @ np.array([100, 10, 1], np.float32)
+        terminated, truncated = (self.over if name in self.ending else np.zeros_like(self.over) for name in
+                                 ("terminated", "truncated"))  # fmt: skip
+        return self.observation, reward, terminated, truncated, {"inner_reset": self.observation[:, 2] == 2}
+
+
+class Shelf:
+    """A replay that keeps everything."""
+
+    def __init__(self) -> None:
+        self.rollouts: list[Trajectory] = []
+
+    def add(self, trajectory: Trajectory) -> None:
+        self.rollouts.append(Trajectory(**{k: v.copy() for k, v in vars(trajectory).items()}))
+
+
+def play(agent: Agent, envs: Script, steps: int) -> list[Trajectory]:
+    shelf = Shelf()
+    Collector(envs, agent, shelf, np.random.SeedSequence(0)).collect(steps)
+    return shelf.rollouts
+
+
+def of_slot(rollouts: list[Trajectory], slot: int) -> list[Trajectory]:
+    return [r for r in rollouts if r.observation[0, 0] == slot]
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(4, start=1), spaces.Box(-2, 2, (2,), np.float32)])
+def test_stored_tokens_equal_the_rollouts_that_were_played(space: spaces.Space, make_agent: Callable) -> None:
+    envs = Script([2, 3], action_space=space)
+    agent = make_agent(space)
+    rollouts = play(agent, envs, 6)
+    played = np.stack(envs.actions)
+    for slot, length in enumerate(envs.lengths):
+        mine = of_slot(rollouts, slot)
+        assert len(mine) == 6 // length
+        for number, rollout in enumerate(mine):
+            t = np.arange(length + 1)
+            assert rollout.observation.tolist() == [[slot, number, k] for k in t]  # the terminal one of this rollout
+            assert rollout.reward.tolist() == [0, *(100 * slot + 10 * number + t[1:])]
+            assert rollout.terminal.tolist() == [False] * length + [True]
+            assert rollout.reset.tolist() == [k in (0, 2) for k in t]
+            assert (rollout.action[0] == agent.actions.blank).all()  # no action yet is no action of the space (U14)
+            executed = agent.actions.to_env(rollout.action[1:])
+            np.testing.assert_array_equal(executed, played[number * length : (number + 1) * length, slot])
+
+
+def test_as_many_transitions_are_stored_as_steps_were_made(make_agent: Callable) -> None:
+    """U24 and U28: rollouts of one step appear, and no dead row after an end does."""
+    rollouts = play(make_agent(), Script([1, 3]), 14)
+    assert [len(r) - 1 for r in of_slot(rollouts, 0)] == [1] * 14
+    assert [len(r) - 1 for r in of_slot(rollouts, 1)] == [3] * 4
+
+
+@pytest.mark.parametrize(
+    ("finite", "ending", "terminal"),
+    [
+        (True, "truncated", True), (True, "terminated", True), (True, "terminated truncated", True),
+        (False, "truncated", False), (False, "terminated", True), (False, "terminated truncated", True),
+    ],
+)  # fmt: skip
+def test_which_ends_cut_the_value(finite: bool, ending: str, terminal: bool, make_agent: Callable) -> None:
+    """Finite: the horizon does. Artificial: true ends only, and termination wins where both flags are set (U53)."""
+    agent = make_agent()
+    agent.rollout = Rollout(20, finite)
+    (rollout,) = play(agent, Script([3], ending), 3)
+    assert rollout.terminal.tolist() == [False, False, False, terminal]
+
+
+@pytest.mark.parametrize("settings", [{}, {"context": 3}, {"sequence_model": "gru"}, {"sequence_model": "memoryless"}])
+@pytest.mark.parametrize("space", [spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)])
+def test_policies_in_collection_are_those_of_learning(
+    space: spaces.Space, settings: dict, make_agent: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U46, and pitfall 9: memory lives from the first to the last step of a rollout, through inner resets and through
+    a pause between two calls, so a forward pass over the stored rollout gives the same policies."""
+    agent, envs, shelf = make_agent(space, **settings), Script([5, 7, 2], action_space=space), Shelf()
+    policies: list[torch.Tensor] = []
+    act = agent.heads.act
+    monkeypatch.setattr(agent.heads, "act", lambda p, *rest: (policies.append(p.clone()), act(p, *rest))[1])
+    collector = Collector(envs, agent, shelf, np.random.SeedSequence(0))
+    for steps in (3, 1, 10):  # 14 steps in three phases
+        collector.collect(steps)
+
+    axis = 0 if agent.actions.discrete else 1  # policies [B, A] or [2, B, A]
+    for slot, length in enumerate(envs.lengths):
+        acted = torch.stack([p.select(axis, slot) for p in policies])
+        for number, rollout in enumerate(of_slot(shelf.rollouts, slot)):
+            with torch.no_grad():
+                learned = agent.heads.policy(agent.eval().states(as_batch(rollout)))
+            learned = learned if agent.actions.discrete else learned.transpose(0, 1)
+            got = acted[number * length : (number + 1) * length]
+            torch.testing.assert_close(got, learned[:-1], atol=2e-5, rtol=1e-4)
+
+
+def as_batch(rollout: Trajectory) -> Batch:
+    fields = {k: torch.from_numpy(v) for k, v in vars(rollout).items()}
+    return Batch(packing=Packing([len(rollout)]), position=torch.arange(len(rollout)), **fields)
+
+
+def test_rollouts_longer_than_the_first_buffer(make_agent: Callable) -> None:
+    agent = make_agent(sequence_model="memoryless", horizon=600)
+    (rollout,) = play(agent, Script([600, 601]), 600)
+    assert rollout.observation[:, 2].tolist() == list(range(601))
+
+
+def test_exploration_acts_and_is_what_gets_stored(make_agent: Callable) -> None:
+    """A policy that always takes action 0, explored with epsilon 1: the stored actions are the random ones."""
+    agent = make_agent(sample_actions=False, middle_epsilon=1.0, edges=(0, 0))
+    with torch.no_grad():
+        agent.heads.actor[-1].weight.zero_()
+        agent.heads.actor[-1].bias.copy_(torch.tensor([5.0, 0, 0, 0]).repeat(3))
+    rollouts = play(agent, Script([5] * 20), 20)
+    stored = np.concatenate([r.action[1:] for r in rollouts])
+    assert np.bincount(stored, minlength=4).min() > 60  # 100 of each are expected
+
+
+def test_collecting_is_in_evaluation_mode(make_agent: Callable) -> None:
+    """No dropout, no moving statistics while acting."""
+    agent = make_agent(dropout=0.5)
+    agent.train()
+    before = {k: v.clone() for k, v in agent.state_dict().items()}
+    play(agent, Script([3]), 6)
+    assert not agent.training
+    torch.testing.assert_close(agent.state_dict(), before, rtol=0, atol=0)
+
+
+def test_an_environment_that_resets_itself_is_refused(make_agent: Callable) -> None:
+    envs = Script([3])
+    envs.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    with pytest.raises(ValueError, match="needs autoreset disabled"):
+        Collector(envs, make_agent(), Shelf(), np.random.SeedSequence(0))
