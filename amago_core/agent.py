@@ -114,7 +114,8 @@ class Agent(nn.Module):
             target = self._pair_minimum(targets)  # [M, G]
             popart.update(target)
             normalised = popart.standardise(target).unsqueeze(1)  # [M, 1, G]
-            advantage = q.taken.mean(1) - q.policy.mean(1)  # raw units, before PopArt [M, G]
+            # Raw units, before PopArt; in half precision the mean over critics would round the threshold away. [M, G]
+            advantage = q.taken.float().mean(1) - q.policy.float().mean(1)
             accept = (advantage > config.advantage_threshold).float()
 
         critic = (popart.normalise(q.taken) - normalised).square().mean()

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from amago_core.agent import Agent
 from amago_core.learner import Learner
+from amago_core.nets.heads import Evaluation
 from amago_core.sequences import Batch
 
 DISCRETE, CONTINUOUS = spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)
@@ -318,3 +319,16 @@ def test_half_precision_changes_the_loss_a_little_only(
         results.append(losses)
     assert results[1].critic.item() == pytest.approx(results[0].critic.item(), rel=0.05)
     assert results[1].online.item() == pytest.approx(results[0].online.item(), rel=0.05, abs=0.05)
+
+
+def test_the_filter_sees_a_small_advantage_in_half_precision(
+    make_agent: Callable[..., Agent], make_batch: Callable[..., Batch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Critics that say 1, 1, 1, 1.0078 (the next bfloat16) for the action and 1 for the policy: the advantage 0.00195
+    is above the threshold of 0.001, but a mean in bfloat16 is 1."""
+    agent = make_agent()
+    batch = make_batch(agent, [2])
+    taken = torch.tensor([1, 1, 1, 1.0078125]).view(1, 4, 1).expand(1, 4, 3).bfloat16()
+    evaluation = Evaluation(taken=taken, policy=torch.ones(1, 4, 3).bfloat16(), log_prob=torch.zeros(1, 3))
+    monkeypatch.setattr(agent.heads, "evaluate", lambda *_: evaluation)
+    assert agent.losses(batch).accepted == 1
