@@ -1,7 +1,7 @@
 """Every hyper-parameter of the agent, with its unit and its value in the paper (sections of `paper.md` in brackets).
 
 The defaults are the settings shared by the paper's experiments (D.1); experiments and presets replace single
-fields. Flat on purpose: `--set learning_rate=3e-4` names a field.
+fields. Flat on purpose: `--set lr=3e-4` names a field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("replay_trajectories", "replay_tokens"), (1, math.inf)),
     **dict.fromkeys(("context", "warmup_updates", "updates_per_iteration", "warmup_iterations"), (0, math.inf)),
     **dict.fromkeys(("online_weight", "offline_weight", "critic_weight"), (0, math.inf)),
-    **dict.fromkeys(("learning_rate", "weight_decay", "gradient_clip"), (0, math.inf)),
+    **dict.fromkeys(("lr", "weight_decay", "gradient_clip"), (0, math.inf)),
     "popart_rate": (1e-6, 1),
     "target_rate": (0, 1),
     "dropout": (0, 0.99),
@@ -94,7 +94,7 @@ class Config:
     popart_rate: float = 5e-4
 
     # Optimisation (A.11)
-    learning_rate: float = 1e-4
+    lr: float = 1e-4
     warmup_updates: int = 10_000  # linear from 0
     weight_decay: float = 1e-3
     gradient_clip: float = 1.0  # global norm of the summed gradient

@@ -21,7 +21,7 @@ class Learner:
         self.parameters = [p for p in agent.parameters() if p.requires_grad]
         config = agent.config
         self.optimiser = torch.optim.AdamW(
-            self.parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+            self.parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self._online, self._target = agent.heads.online_and_target()
         self._autocast = torch.autocast(agent.device, torch.bfloat16, enabled=config.dtype == "bfloat16")
@@ -44,7 +44,7 @@ class Learner:
         # Counted in updates made, so a resumed run does not warm up again (pitfall 51).
         warm = min(1.0, self.updates / config.warmup_updates) if config.warmup_updates else 1.0
         for group in self.optimiser.param_groups:
-            group["lr"] = config.learning_rate * warm
+            group["lr"] = config.lr * warm
         self.optimiser.step()
         with torch.no_grad():
             torch._foreach_lerp_(self._target, self._online, config.target_rate)

@@ -30,7 +30,7 @@ SMALL: Settings = {
     "head_hidden": (128, 128),
     "discounts": (0.9, 0.97, 0.99),
     "warmup_updates": 100,
-    "learning_rate": 5e-4,
+    "lr": 5e-4,
     "steps_per_iteration": 16,
     "updates_per_iteration": 8,
     "anneal_steps": 2_000,

@@ -207,9 +207,9 @@ def random_return(corridor: int, active: bool) -> float:
 
 CORRIDORS = (10, 30, 100, 300, 1000, 3000, 10_000)
 
-LAPTOP_ENV_STEPS = {10: 60_000, 30: 200_000, 100: 600_000, 300: 1_500_000}  # corridor -> all slots together
+LAPTOP_ENV_STEPS = {10: 60_000, 30: 150_000, 100: 500_000, 300: 1_500_000}  # corridor -> all slots together
 LAPTOP_SEEDS = {10: (0, 1, 2, 3, 4), 30: (0, 1, 2, 3, 4), 100: (0, 1, 2, 3, 4), 300: (0, 1, 2)}
-LAPTOP_SLOTS = 64
+LAPTOP_SLOTS = 32
 LAPTOP_EVALUATIONS = 20
 LAPTOP_STOP_RETURN = 0.99
 

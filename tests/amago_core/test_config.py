@@ -17,7 +17,7 @@ def test_the_defaults_are_those_of_the_paper() -> None:
     assert (c.width, c.layers, c.heads, c.dropout) == (256, 3, 8, 0.05)
     assert (c.head_hidden, c.critics, c.gamma, c.reward_multiplier) == ((256, 256), 4, 0.999, 10)
     assert (c.online_weight, c.offline_weight, c.critic_weight, c.popart_rate) == (1, 0.1, 10, 5e-4)
-    assert (c.learning_rate, c.weight_decay, c.gradient_clip, c.warmup_updates) == (1e-4, 1e-3, 1, 10_000)
+    assert (c.lr, c.weight_decay, c.gradient_clip, c.warmup_updates) == (1e-4, 1e-3, 1, 10_000)
     assert (c.batch_sequences, c.steps_per_iteration, c.updates_per_iteration) == (24, 1000, 1000)
     assert (c.epsilon_start, c.epsilon_end, c.anneal_steps) == ((1, 0.05), (0.8, 0.01), 1_000_000)
 
@@ -33,7 +33,7 @@ def test_the_acting_discount_is_last_and_kept_where_it_repeats() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
-        ("learning_rate", "3e-4", 3e-4),
+        ("lr", "3e-4", 3e-4),
         ("layers", "2", 2),
         ("encoder_hidden", "64+32", (64, 32)),
         ("discounts", "0.9+0.99", (0.9, 0.99)),
@@ -54,7 +54,7 @@ def test_settings_are_read_from_text(name: str, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ({"learning_rat": "1"}, ["unknown setting 'learning_rat'", "did you mean learning_rate"]),
+        ({"target_rat": "1"}, ["unknown setting 'target_rat'", "did you mean target_rate"]),
         ({"qqqqqqqq": "1"}, ["unknown setting 'qqqqqqqq'"]),
         ({"layers": "two"}, ["layers=two", "int"]),
         ({"layers": "2.5"}, ["layers=2.5", "int"]),
@@ -64,7 +64,7 @@ def test_settings_are_read_from_text(name: str, text: str, value: Any) -> None:
         ({"heads": "3"}, ["width 256", "heads 3"]),
         ({"heads": "0"}, ["heads", "at least 1"]),
         ({"anneal_steps": "0"}, ["anneal_steps", "at least 1"]),
-        ({"learning_rate": "nan"}, ["learning_rate", "nan"]),
+        ({"lr": "nan"}, ["lr", "nan"]),
         ({"dropout": "1"}, ["dropout", "between 0 and 0.99"]),
         ({"gamma": "1"}, ["discounts", "not 1.0"]),
         ({"discounts": "0.9+1.5"}, ["discounts", "not 1.5"]),

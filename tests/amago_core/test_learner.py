@@ -21,7 +21,7 @@ def weights(agent: Agent) -> torch.Tensor:
 
 
 def test_targets_follow_at_their_rate(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
-    agent = make_agent(target_rate=0.25, learning_rate=1e-2)
+    agent = make_agent(target_rate=0.25, lr=1e-2)
     online, target = agent.heads.online_and_target()
     before = [t.clone() for t in target]
     Learner(agent).update(make_batch(agent, [4, 6]))
@@ -33,7 +33,7 @@ def test_targets_follow_at_their_rate(make_agent: Callable[..., Agent], make_bat
 def test_the_learning_rate_warms_up_linearly_in_updates(
     make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]
 ) -> None:
-    agent = make_agent(warmup_updates=4, learning_rate=0.1)
+    agent = make_agent(warmup_updates=4, lr=0.1)
     learner, seen = Learner(agent), []
     for _ in range(6):
         learner.update(make_batch(agent, [4]))
@@ -43,7 +43,7 @@ def test_the_learning_rate_warms_up_linearly_in_updates(
 
 def test_the_first_adamw_step_by_hand(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
     """AdamW's first step moves each entry by lr * sign(gradient) after a decay of lr * weight_decay."""
-    agent = make_agent(learning_rate=1e-2, weight_decay=0.5)
+    agent = make_agent(lr=1e-2, weight_decay=0.5)
     bias = agent.heads.critics.first.bias
     before = bias.detach().clone()
     Learner(agent).update(make_batch(agent, [4, 6]))

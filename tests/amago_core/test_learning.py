@@ -1,7 +1,8 @@
 """Learning tests of seconds: the whole loop solves what it should, and not what it cannot.
 
-Budgets have a factor of two or more over the slowest of the seeds tried when the tests were written. Rollouts of
-the evaluation are balanced over the hidden instance, so the best return without memory is exact.
+Tried with other seeds when written: the T-Maze took 250 to 500 updates (8 Transformers, 7 GRUs), the continuous task
+100 to 700 (6 seeds), the control without bootstrapping stayed below -0.88 (3 seeds); the budgets are 1500. The
+evaluation is balanced over the hidden instance, so the best return without memory is exact.
 """
 
 from pathlib import Path
@@ -20,7 +21,7 @@ from benchmarks.long_term_memory.tmaze import TMaze
 
 SMALL = Config(
     encoder_hidden=(32,), encoder_width=32, width=32, layers=1, heads=2, dropout=0.0, head_hidden=(32,),
-    discounts=(0.9,), gamma=0.97, learning_rate=2e-3, warmup_updates=20, target_rate=0.02,
+    discounts=(0.9,), gamma=0.97, lr=2e-3, warmup_updates=20, target_rate=0.02,
     steps_per_iteration=25, updates_per_iteration=20, replay_tokens=20_000,
     epsilon_start=(1.0, 0.05), epsilon_end=(1.0, 0.05), anneal_steps=300, sample_actions=False,
 )  # fmt: skip
@@ -127,6 +128,6 @@ def test_continuous_actions_reach_a_remembered_target(tmp_path: Path) -> None:
 
 
 def test_without_bootstrapping_the_target_is_not_reached(tmp_path: Path) -> None:
-    """The control: with a discount of 0 only the last move is learned."""
-    returns = learn(Reach, tmp_path, goal=-0.25, updates=600, gamma=0.0, discounts=(), **REACH)
+    """The control: with a discount of 0 only the last move is learned, and -0.4 is the most."""
+    returns = learn(Reach, tmp_path, goal=-0.25, updates=300, gamma=0.0, discounts=(), **REACH)
     assert max(returns) < -0.35, returns

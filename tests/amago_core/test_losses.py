@@ -288,7 +288,7 @@ def test_values_of_a_constant_reward(
 ) -> None:
     """U52: reward 1, discount 0.9, five steps. An artificial limit gives 1 / (1 - 0.9), a true end the finite sum."""
     agent = make_agent(
-        sequence_model="memoryless", discounts=(), gamma=0.9, learning_rate=3e-3, target_rate=0.2,
+        sequence_model="memoryless", discounts=(), gamma=0.9, lr=3e-3, target_rate=0.2,
         reward_multiplier=1.0, popart_rate=0.01,
     )  # fmt: skip
     learner, batch = Learner(agent), make_batch(agent, [6] * 32)  # every action at every step

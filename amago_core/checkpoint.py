@@ -1,0 +1,144 @@
+"""Durable checkpoints: a folder is there with all that belongs in it, or it is not there. Nothing in one runs code.
+
+`<root>/1`, `<root>/2`, ... each hold what their writer put in and, written last, a manifest with the size and the
+SHA-256 of every file. A folder is written under a temporary name, made durable, and renamed; the newest two are kept,
+so that one which was damaged later has a predecessor (case U71).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+FORMAT = 1  # of the folder and of what AMAGO and the harness put in; another one is refused
+KEPT = 2
+MANIFEST = "manifest.json"
+
+
+class Damaged(Exception):
+    """A checkpoint that is not what was written, in words."""
+
+
+class WrongFormat(ValueError):
+    """A checkpoint that an older or newer version wrote."""
+
+
+def checkpoints(root: Path) -> list[Path]:
+    """Every checkpoint under `root`, newest first, whole or not."""
+    found = [path for path in root.glob("*") if path.name.isdecimal()] if root.is_dir() else []
+    return sorted(found, key=lambda path: int(path.name), reverse=True)
+
+
+def write(root: Path, fill: Callable[[Path], None]) -> Path:
+    """Writes the next checkpoint with what `fill` puts into the folder it is given, and deletes the third newest.
+
+    Raises OSError, naming the file, where the disk does not take it; the checkpoints before are untouched then.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    clear_temporaries(root)
+    before = checkpoints(root)
+    final = root / str(int(before[0].name) + 1 if before else 1)
+    temporary = root / f".{final.name}.tmp"
+    temporary.mkdir()
+    try:
+        fill(temporary)
+        files = {str(path.relative_to(temporary)): _seal(path) for path in _files(temporary)}
+        manifest = json.dumps({"format": FORMAT, "files": files}, indent=1).encode()
+        write_file(temporary / MANIFEST, manifest)
+        for folder in (*(path for path in temporary.rglob("*") if path.is_dir()), temporary):
+            _sync(folder)
+        os.replace(temporary, final)
+        _sync(root)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    for old in before[KEPT - 1 :]:
+        shutil.rmtree(old)
+    return final
+
+
+def clear_temporaries(root: Path) -> None:
+    """Deletes what a writer that was killed left behind."""
+    for stale in root.glob(".*.tmp"):
+        shutil.rmtree(stale)
+
+
+def verify(folder: Path) -> None:
+    """Raises Damaged unless the folder holds exactly what was written, WrongFormat where another version wrote it."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        written, files = manifest["format"], manifest["files"]
+        if written != FORMAT:
+            raise WrongFormat(f"{folder} has checkpoint format {written}, this version reads {FORMAT}")
+        for name, (size, digest) in files.items():
+            content = (folder / name).read_bytes()
+            if len(content) != size:
+                raise Damaged(f"{name} has {len(content)} bytes instead of {size}")
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise Damaged(f"{name} is not what was written")
+    except OSError as error:
+        raise Damaged(f"{Path(error.filename or folder).name}: {error.strerror or error}") from None
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        if isinstance(error, WrongFormat):
+            raise
+        raise Damaged(f"{MANIFEST} is damaged") from None
+
+
+def save_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Writes nested mappings and lists of tensors, NumPy arrays (which come back as tensors), numbers and texts."""
+    buffer = io.BytesIO()  # torch reports a full disk as a failed assertion about positions
+    torch.save(_as_tensors(state), buffer)
+    write_file(path, buffer.getvalue())
+
+
+def load_state(path: Path, device: str = "cpu") -> dict[str, Any]:
+    """What `save_state` wrote. PyTorch's safe loader: a file that asks for code to be run is refused (case U73)."""
+    state: dict[str, Any] = torch.load(path, weights_only=True, map_location=device)
+    return state
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Writes a new file and makes it durable. Raises OSError with the file's name."""
+    try:
+        with open(path, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _as_tensors(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _as_tensors(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_tensors(part) for part in value]
+    return torch.from_numpy(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _seal(path: Path) -> tuple[int, str]:
+    """Makes a file durable; its size and digest."""
+    _sync(path)
+    content = path.read_bytes()
+    return len(content), hashlib.sha256(content).hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
