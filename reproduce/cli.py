@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from reproduce.commands import doctor, inspect, play, report
+from reproduce.commands import bench, doctor, inspect, play, report
 from results.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -31,7 +31,7 @@ def cli() -> None:
     """
 
 
-for _module in (inspect, play, report, doctor):
+for _module in (inspect, play, report, doctor, bench):
     for _command in _module.COMMANDS:
         cli.add_command(_command)
 

@@ -1,0 +1,175 @@
+"""What is timed, and at which sizes.
+
+The small learner has the sizes at which the official implementation was timed on two cores of this kind of machine
+(release 3.3, float32: 180 ms an update, 5,100 steps/s acting); the wide one is the size that a GPU user trains.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from amago_core.agent import Agent
+from amago_core.collect import Collector
+from amago_core.config import DISCRETE_DISCOUNTS, Config, Rollout
+from amago_core.learner import Learner
+from amago_core.replay import Replay, Trajectory
+from benchmarks.agents.amago import Amago
+from benchmarks.agents.protocol import AgentSpec
+from benchmarks.catalog import get_task
+from benchmarks.evaluate import evaluate, evaluation_seeds
+from benchmarks.harness_env import HarnessEnv
+
+CORRIDOR = 100
+SMALL = Config(
+    encoder_hidden=(128, 128),
+    encoder_width=64,
+    width=64,
+    layers=2,
+    heads=8,
+    head_hidden=(256, 256),
+    critics=4,
+    discounts=(0.1, *DISCRETE_DISCOUNTS),  # 19 with gamma
+    batch_sequences=24,
+    sample_actions=False,
+)
+WIDE = Config(width=256, layers=3, heads=8, discounts=(0.1, *DISCRETE_DISCOUNTS), batch_sequences=24)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A callable to time, with what one call does."""
+
+    call: Callable[[], object]
+    steps: int = 0  # environment steps, all slots together
+    flops: float = 0.0  # useful floating-point operations
+
+
+def matmul(dtype: str) -> Work:
+    """The yardstick: a product of the size of a wide layer, in the same process."""
+    a, b = (torch.randn(2048, 1024).to(getattr(torch, dtype)) for _ in range(2))
+    return Work(lambda: a @ b.T, flops=2 * 2048 * 2048 * 1024)
+
+
+def best_of(call: Callable[[], object], rounds: int = 15) -> float:
+    """Seconds of the fastest call; of a yardstick the fastest is the one that nothing else disturbed."""
+    call()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _agent(config: Config, tokens: int) -> Agent:
+    env = get_task(f"long_term_memory/tmaze/passive-{CORRIDOR}").make(1)
+    rollout = Rollout(tokens - 1)
+    return Agent(config, env.single_observation_space, env.single_action_space, rollout, np.random.SeedSequence(0))
+
+
+def filled_replay(agent: Agent, folder: Path, tokens: int, rollouts: int = 64) -> Replay:
+    """A replay of made-up rollouts of `tokens` tokens."""
+    rng = np.random.default_rng(0)
+    replay = Replay(folder, agent.observations, agent.actions, tokens * rollouts, rollouts)
+    for _ in range(rollouts):
+        replay.add(
+            Trajectory(
+                observation=rng.normal(size=(tokens, agent.observations.row_width)).astype(np.float32),
+                action=rng.integers(agent.actions.size, size=tokens).astype(agent.actions.dtype),
+                reward=rng.normal(size=tokens).astype(np.float32),
+                terminal=np.arange(tokens) == tokens - 1,
+                reset=np.arange(tokens) == 0,
+            )
+        )
+    return replay
+
+
+def update(config: Config, tokens: int, dtype: str) -> Work:
+    """One learner update from a batch of `config.batch_sequences` rollouts of `tokens` tokens."""
+    agent = _agent(config.replace({"dtype": dtype}), tokens)
+    with tempfile.TemporaryDirectory() as folder:
+        replay = filled_replay(agent, Path(folder), tokens)
+        batch = replay.sample(np.random.default_rng(0), config.batch_sequences, 10**9, tokens)
+    learner = Learner(agent)
+    return Work(lambda: learner.update(batch), flops=update_flops(config, agent, config.batch_sequences, tokens))
+
+
+def sampling(tokens: int) -> Work:
+    """One packed batch of 24 rollouts from the replay."""
+    agent = _agent(SMALL, tokens)
+    folder = tempfile.TemporaryDirectory()
+    replay, rng = filled_replay(agent, Path(folder.name), tokens), np.random.default_rng(0)
+
+    def call(keep: object = folder) -> None:
+        replay.sample(rng, 24, 10**9, tokens)
+
+    return Work(call)
+
+
+def acting(slots: int, config: Config = SMALL) -> Work:
+    """Rollouts of T-Maze, all in: environment behind the harness, encoding, cache, exploration, storage."""
+    task = get_task(f"long_term_memory/tmaze/passive-{CORRIDOR}")
+    agent = _agent(config, task.horizon + 1)
+    folder = tempfile.TemporaryDirectory()
+    replay = Replay(Path(folder.name), agent.observations, agent.actions, 100_000, 2_000)
+    envs = HarnessEnv(task.make(slots), task, np.random.SeedSequence(0), "train")
+    collector = Collector(envs, agent, replay, np.random.SeedSequence(1))
+
+    def call(keep: object = folder) -> None:
+        collector.collect(task.horizon)
+
+    return Work(call, steps=slots * task.horizon)
+
+
+def evaluating() -> Work:
+    """100 evaluation rollouts of T-Maze by AMAGO, with all their bookkeeping."""
+    task = get_task(f"long_term_memory/tmaze/passive-{CORRIDOR}")
+    env = task.make(1)
+    spec = AgentSpec(
+        task,
+        "laptop",
+        0,
+        env.single_observation_space,
+        env.single_action_space,
+        1,
+        1,
+        {},
+        torch.get_num_threads(),
+        Path(),
+    )
+    agent = Amago(spec)
+    return Work(lambda: evaluate(agent, task, evaluation_seeds(task.id, "final"), 100), steps=100 * task.horizon)
+
+
+def start_up(arguments: tuple[str, ...]) -> Work:
+    """A command in a process of its own."""
+    command = [sys.executable, "-m", "reproduce.cli", *arguments]
+    return Work(lambda: subprocess.run(command, check=True, capture_output=True))
+
+
+def update_flops(config: Config, agent: Agent, sequences: int, tokens: int) -> float:
+    """Useful floating-point operations of an update: two per weight and row forward, twice that backward.
+
+    Attention counts the causal half of its products. The target networks run forward only. Norms, activations and
+    the optimiser count nothing, so the figure understates the work.
+    """
+    n = sequences * tokens
+
+    def weights(module: torch.nn.Module) -> int:
+        named = module.named_parameters()
+        return sum(p.numel() for name, p in named if name.endswith("weight") and p.ndim >= 2 and "table" not in name)
+
+    heads = agent.heads
+    trained = sum(weights(m) for m in (agent.encoder, agent.sequence_model, heads.actor, heads.critics))
+    targets = weights(heads.target_actor) + weights(heads.target_critics)
+    attention = config.layers * 2 * sequences * tokens * tokens * config.width  # q k and p v, causal half
+    return 3 * (2 * n * trained + attention) + 2 * n * targets

@@ -1,0 +1,52 @@
+"""Runs the benchmarks in a process of their own and prints them beside the official implementation's figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from results.errors import UserError
+
+#: Official implementation, release 3.3, float32, two cores: (name, threads, dtype) -> figure and its unit.
+OFFICIAL = {
+    ("update-small", 2, "float32"): (180.0, "ms"),
+    ("acting-12", 2, "float32"): (5_100.0, "steps/s"),
+}
+COLUMNS = ("benchmark", "threads", "dtype", "median", "rate", "in products", "official", "times faster")
+
+
+def run(pattern: str = "") -> list[dict[str, Any]]:
+    """One record a benchmark: name, threads, dtype, median (seconds), products, steps_per_s, gflops, product_gflops.
+
+    `pattern` is pytest's -k. Raises UserError where pytest-benchmark is not installed or a benchmark fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "benchmark.json"
+        command = [sys.executable, "-m", "pytest", str(Path(__file__).with_name("test_throughput.py")), "-q"]
+        command += ["-p", "no:cacheprovider", f"--benchmark-json={output}", *(["-k", pattern] if pattern else [])]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2])
+        if done.returncode or not output.exists():
+            last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no output"]
+            raise UserError(f"the benchmarks did not run: {last[0]}; they need pip install 'amago-bench[dev]'")
+        records = json.loads(output.read_bytes())["benchmarks"]
+    return [record["extra_info"] | {"median": record["stats"]["median"]} for record in records]
+
+
+def rows(records: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """The table's rows: what a reader compares, as text."""
+    table = []
+    for r in records:
+        rate = f"{r['steps_per_s']:,.0f} steps/s" if r["steps_per_s"] else ""
+        rate = f"{r['gflops']:.0f} of {r['product_gflops']:.0f} GFLOP/s" if r["gflops"] else rate
+        official, faster = OFFICIAL.get((r["name"], r["threads"], r["dtype"])), ""
+        if official is not None:
+            figure, unit = official
+            faster = f"{figure / (r['median'] * 1e3) if unit == 'ms' else r['steps_per_s'] / figure:.1f}"
+        shown = f"{official[0]:,.0f} {official[1]}" if official else ""
+        median = f"{r['median'] * 1e3:.1f} ms"
+        table.append((r["name"], str(r["threads"]), r["dtype"], median, rate, f"{r['products']:.1f}", shown, faster))
+    return table

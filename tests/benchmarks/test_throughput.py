@@ -1,0 +1,43 @@
+"""The benchmarks count what they say they count."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from amago_core.learner import Learner
+from benchmarks.throughput import cases, report
+
+TINY = cases.SMALL.replace({"attention": "sdpa", "batch_sequences": 3})
+
+
+def test_the_flops_of_an_update_are_those_that_pytorch_counts(monkeypatch, tmp_path):
+    monkeypatch.setattr("amago_core.nets.attention.PLAIN_LENGTH", {torch.float32: 10_000})  # products it can see
+    tokens = 40
+    agent = cases._agent(TINY, tokens)
+    replay = cases.filled_replay(agent, tmp_path, tokens, rollouts=4)
+    batch = replay.sample(np.random.default_rng(0), 3, 10**9, tokens)
+    learner = Learner(agent)
+    with FlopCounterMode(display=False) as counter:
+        learner.update(batch)
+    attention = 3 * TINY.layers * 2 * 3 * tokens * tokens * TINY.width  # we count the causal half, it the whole
+    ours = cases.update_flops(TINY, agent, 3, tokens) + attention
+    # It sees one token less a sequence in the heads, the power iterations, and no gradient of the raw input.
+    assert counter.get_total_flops() == pytest.approx(ours, rel=0.06)
+
+
+def test_acting_counts_the_steps_of_all_slots():
+    work = cases.acting(3, TINY)
+    assert work.steps == 3 * (cases.CORRIDOR + 1)
+    work.call()
+
+
+def test_the_report_says_how_much_faster():
+    record = {
+        "name": "update-small", "threads": 2, "dtype": "float32", "median": 0.060, "products": 3.0,
+        "steps_per_s": 0.0, "gflops": 80.4, "product_gflops": 190.0,
+    }  # fmt: skip
+    acting = record | {"name": "acting-12", "steps_per_s": 10_200.0, "gflops": 0.0}
+    first, second = report.rows([record, acting])
+    assert first == ("update-small", "2", "float32", "60.0 ms", "80 of 190 GFLOP/s", "3.0", "180 ms", "3.0")
+    assert second[4:] == ("10,200 steps/s", "3.0", "5,100 steps/s", "2.0")
