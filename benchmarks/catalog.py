@@ -13,9 +13,13 @@ from importlib.metadata import entry_points, packages_distributions
 from types import MappingProxyType
 
 import gymnasium
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv
 
+from benchmarks.imports import look_here
+from benchmarks.slots import SlotFault
 from benchmarks.task import Budget, Task
+from benchmarks.workers import vectorise
 from results.errors import UserError
 
 MODULES = ("benchmarks.long_term_memory.tmaze",)  # each has TASKS
@@ -83,16 +87,17 @@ def foreign_task(env_id: str) -> Task:
 
     Budgets are small and the same for all. Raises UserError for an id that is not registered.
     """
+    look_here()
     try:
         spec = gymnasium.spec(env_id)
-    except (gymnasium.error.Error, ImportError) as error:
+    except Exception as error:  # `package:Id-v0` imports the package, which may raise anything
         near = difflib.get_close_matches(env_id, gymnasium.registry, n=3)
         hint = f"did you mean {', '.join(near)}?" if near else "import its package with `package:Id-v0`"
         raise UserError(f"gymnasium knows no environment {env_id!r} ({error}); {hint}") from error
     return Task(
         id=FOREIGN + env_id,
         description=f"gymnasium environment {env_id}",
-        make=partial(_make_foreign, env_id),
+        make=partial(_make_foreign, spec),
         horizon=spec.max_episode_steps or FOREIGN_HORIZON,
         random_return=math.nan,
         high=math.nan,
@@ -106,11 +111,11 @@ def foreign_task(env_id: str) -> Task:
     )
 
 
-def _make_foreign(env_id: str, num_envs: int) -> SyncVectorEnv:
-    try:
-        return SyncVectorEnv([partial(gymnasium.make, env_id)] * num_envs, autoreset_mode=AutoresetMode.DISABLED)
-    except Exception as error:  # a constructor may raise anything: a missing package, file or display
-        raise UserError(f"cannot make gymnasium environment {env_id}: {type(error).__name__}: {error}") from error
+def _make_foreign(spec: EnvSpec, num_envs: int) -> VectorEnv:
+    try:  # what is built is the registration, which a worker does not have; the harness is the checker
+        return vectorise(partial(gymnasium.make, spec, disable_env_checker=True), num_envs)
+    except SlotFault as fault:
+        raise UserError(f"cannot make gymnasium environment {spec.id}: {fault}") from fault
 
 
 def _packages(entry_point: object) -> tuple[str, ...]:

@@ -23,6 +23,12 @@ def available_cores(root: Path = Path("/"), environment: Mapping[str, str] = os.
     return max(1, min(granted))
 
 
+def one_thread_environment() -> dict[str, str]:
+    """The variables of a child process of ours: one thread, and our packages can be imported."""
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    return os.environ | dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
 def _quotas(root: Path) -> Iterator[float]:
     """CPU quotas of this process's control group and of the groups above it, in cores (cgroup v2)."""
     own = _text(root / "proc/self/cgroup").rpartition("0::/")[2].strip()

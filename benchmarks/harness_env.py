@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
@@ -11,6 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from amago_core.seeding import child
 from benchmarks.agents.protocol import ContractError
+from benchmarks.slots import SlotFault
 from results.errors import UserError
 
 if TYPE_CHECKING:
@@ -80,7 +82,8 @@ class HarnessEnv(VectorWrapper):
         seeds: list[int | None] = [None] * self.num_envs
         for slot, value in zip(slots.tolist(), self.seeds[slots].tolist(), strict=True):
             seeds[slot] = value
-        observation, infos = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
+        with self._naming():
+            observation, infos = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
         if "instance" in infos:
             self.instance[slots] = np.asarray(infos["instance"])[slots]
             self._check_instance(slots, options.get("instance"))
@@ -92,9 +95,10 @@ class HarnessEnv(VectorWrapper):
             slot = int(self.needs_reset.argmax())
             self._blame(f"stepped slot {slot}, which is done; reset it first", slot)
         actions = self._actions(actions)
-        observation, reward, terminated, truncated, infos = self.env.step(actions)
         self.t += 1
         self.env_steps += self.num_envs
+        with self._naming():
+            observation, reward, terminated, truncated, infos = self.env.step(actions)
         terminated = self._flags(terminated, "terminated")
         truncated = (self._flags(truncated, "truncated") | (self.t >= self.task.horizon)) & ~terminated
         self.needs_reset = terminated | truncated
@@ -207,6 +211,16 @@ class HarnessEnv(VectorWrapper):
         if wanted is not None and (other := self.instance[slots] != wanted[slots]).any():
             slot = int(slots[other.argmax()])
             self._fault(f"asked for instance {wanted[slot]}, the environment took {self.instance[slot]}", slot)
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Whatever the environment raises becomes one line that says where; the traceback goes to log.txt."""
+        try:
+            yield
+        except SlotFault as fault:
+            self._fault(str(fault), fault.slot)
+        except (Exception, SystemExit) as error:
+            self._fault(f"the environment raised {type(error).__name__}: {error}")
 
     def _fault(self, what: str, slot: int | None = None) -> NoReturn:
         raise EnvironmentFault(f"{self._where(slot)}: {what}")

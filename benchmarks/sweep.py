@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.cores import THREAD_VARIABLES
+from benchmarks.cores import one_thread_environment
 from results.errors import UserError
 from results.schema import run_id
 from results.store import load, run_folder
@@ -114,7 +114,7 @@ class _Child:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(),
+                env=one_thread_environment(),
                 start_new_session=True,
             )
         self.started = time.monotonic()
@@ -158,11 +158,6 @@ def _stop(children: Iterable[_Child]) -> None:
     finally:  # also on a second Ctrl-C
         for child in children:
             child.kill_group()
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
-    return os.environ | dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def _log_path(root: Path, job: Job) -> Path:

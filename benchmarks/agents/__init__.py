@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from benchmarks.agents.protocol import Agent, AgentSpec, ContractError
+from benchmarks.imports import look_here
 from benchmarks.task import Task
 from results.errors import UserError
 
@@ -96,8 +95,7 @@ def _factory(base: str) -> Callable[[AgentSpec], Any]:
 
 def _import(path: str) -> Callable[[AgentSpec], Any]:
     module, _, name = path.partition(":")
-    if os.getcwd() not in sys.path:  # an installed command does not look where the user stands
-        sys.path.insert(0, os.getcwd())
+    look_here()
     try:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:

@@ -1,0 +1,126 @@
+"""Plain gymnasium environments side by side in this process, each in its slot, and the checks of what they give."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, spaces
+
+TOLD = ("success", "inner_reset", "instance")  # the infos that the harness reads; no others leave the environment
+
+MakeEnv = Callable[[], gymnasium.Env]
+
+
+class SlotFault(Exception):
+    """What went wrong in a slot (None: it is not known in which); the harness adds the task, the seed and the step."""
+
+    def __init__(self, slot: int | None, what: str, trace: str = "") -> None:
+        super().__init__(what)
+        self.slot, self.trace = slot, trace
+        if trace:
+            self.add_note(trace)  # for log.txt
+
+
+class Slots:
+    """The environments of the slots `numbers`, called one after the other; `busy` is told the slot before each call.
+
+    Raises `SlotFault` where an environment raises, or answers with something else than gymnasium's tuple.
+    """
+
+    def __init__(self, make: MakeEnv, numbers: range, busy: Callable[[int], None] = lambda slot: None) -> None:
+        self._numbers, self._busy = numbers, busy
+        self._envs = [self._call(number, make) for number in numbers]
+        self._answer: list[tuple[Any, ...]] = []
+
+    def spaces(self) -> tuple[Space, Space]:
+        """Observation and action space of one environment."""
+        return self._envs[0].observation_space, self._envs[0].action_space
+
+    def begin(self, command: str, *arguments: Any) -> None:
+        """Do `reset` or `step`; `end` hands out the answer. Two calls, as with a `Worker`, which works in between."""
+        self._answer = getattr(self, f"_{command}")(*arguments)
+
+    def end(self) -> list[tuple[Any, ...]]:
+        """One tuple for each slot that `begin` was about."""
+        return self._answer
+
+    def _reset(self, asked: Mapping[int, tuple[int | None, dict[str, Any]]]) -> list[tuple[Any, ...]]:
+        """{slot: (seed, options)} -> [(observation, infos)]."""
+        return [
+            self._tuple(2, "reset()", slot, lambda env, s=seed, o=options: env.reset(seed=s, options=o))
+            for slot, (seed, options) in asked.items()
+        ]
+
+    def _step(self, actions: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """One action a slot -> [(observation, reward, terminated, truncated, infos)]."""
+        pairs = zip(self._numbers, actions, strict=True)
+        return [self._tuple(5, "step()", slot, lambda env, a=action: env.step(a)) for slot, action in pairs]
+
+    def _tuple(self, length: int, name: str, slot: int, call: Callable[[gymnasium.Env], Any]) -> tuple[Any, ...]:
+        answer = self._call(slot, call, self._envs[slot - self._numbers.start])
+        if not isinstance(answer, tuple) or len(answer) != length or not isinstance(answer[-1], Mapping):
+            found = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+            raise SlotFault(slot, f"{name} gave {found}; gymnasium wants a tuple of {length} that ends with the infos")
+        return *answer[:-1], {name: answer[-1][name] for name in TOLD if name in answer[-1]}
+
+    def _call(self, slot: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        self._busy(slot)
+        try:
+            return function(*arguments)
+        except (Exception, SystemExit) as error:  # sys.exit() in an environment must not end the run as if it were done
+            what = f"the environment raised {type(error).__name__}: {error}"
+            raise SlotFault(slot, what, traceback.format_exc()) from error
+
+    def close(self) -> None:
+        for slot, env in zip(self._numbers, self._envs, strict=True):
+            with contextlib.suppress(SlotFault):  # nothing that has been measured hangs on it
+                self._call(slot, env.close)
+
+
+def stack(space: Space, items: Sequence[Any], name: str = "the observation") -> Any:
+    """Single values of a space as one batch of copies, in whatever dtype they have.
+
+    Text, graphs and sequences stay a tuple. Raises SlotFault for a value of another shape or other keys.
+    """
+    if isinstance(space, spaces.Dict):
+        for slot, item in enumerate(items):
+            if not isinstance(item, Mapping) or item.keys() != space.spaces.keys():
+                found = sorted(item) if isinstance(item, Mapping) else type(item).__name__
+                raise SlotFault(slot, f"{name} has the keys {found}, its space declares {sorted(space.spaces)}")
+        return {k: stack(part, [item[k] for item in items], f"{name}[{k!r}]") for k, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        for slot, item in enumerate(items):
+            if not isinstance(item, tuple | list) or len(item) != len(space.spaces):
+                raise SlotFault(slot, f"{name} is no tuple of the {len(space.spaces)} parts that its space declares")
+        return tuple(stack(part, [item[i] for item in items], f"{name}[{i}]") for i, part in enumerate(space.spaces))
+    if space.shape is None or space.dtype is None:
+        return tuple(items)
+    return batch(items, space.shape, name)
+
+
+def batch(items: Sequence[Any], shape: tuple[int, ...], name: str) -> np.ndarray:
+    """Arrays or numbers of one shape as a fresh array [B, *shape]. Raises SlotFault for one that is something else."""
+    with contextlib.suppress(ValueError, TypeError):  # ragged
+        together = np.array(items)
+        if together.shape == (len(items), *shape) and together.dtype.kind in "biuf":
+            return together
+    return np.stack([_array(slot, item, shape, name) for slot, item in enumerate(items)])
+
+
+def _array(slot: int, value: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise SlotFault(slot, f"{name} is no array: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise SlotFault(slot, f"{name} has dtype {array.dtype}: {value!r}")
+    if shape == () and array.size == 1:  # a reward of shape (1,) can mean one thing only
+        array = array.reshape(())
+    if array.shape != shape:
+        raise SlotFault(slot, f"{name} has shape {array.shape} instead of {shape}")
+    return array
