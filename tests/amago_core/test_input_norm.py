@@ -1,13 +1,9 @@
 """Input statistics come from the raw input, in training only (A.3, pitfall 11)."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
-from amago_core.agent import Agent
 from amago_core.nets.encoders import InputNorm
-from amago_core.sequences import Batch
 
 
 def test_one_update_by_hand() -> None:
@@ -49,20 +45,3 @@ def test_a_bad_batch_leaves_no_trace() -> None:
     norm(torch.tensor([[float("nan"), 3.0]]))
     assert norm.mean.tolist() == [0, pytest.approx(2)]
     assert norm.square[0] == 1
-
-
-def test_the_encoder_sees_every_input(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
-    """Observation, reset flag, reward, time and action each change the embedding; what is not an input does not."""
-    agent = make_agent().eval()
-    batch = make_batch(agent, [3])
-    before = agent.encoder(batch)
-
-    def changed(**fields: torch.Tensor) -> bool:
-        return not torch.equal(agent.encoder(Batch(**{**vars(batch), **fields})), before)
-
-    assert changed(observation=batch.observation + 1)
-    assert changed(reward=batch.reward + 1)
-    assert changed(position=batch.position + 1)
-    assert changed(action=(batch.action + 1) % 4)
-    assert changed(reset=~batch.reset)
-    assert not changed(terminal=~batch.terminal)

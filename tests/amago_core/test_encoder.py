@@ -1,0 +1,49 @@
+"""What reaches the embedding of a timestep (A.1 to A.3), and what must not."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from amago_core.agent import Agent
+from amago_core.config import Config, Rollout
+from amago_core.sequences import Batch
+
+
+def test_the_encoder_sees_every_input(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
+    """Observation, reset flag, reward, time and action each change the embedding; what is not an input does not."""
+    agent = make_agent().eval()
+    batch = make_batch(agent, [3])
+    before = agent.encoder(batch)
+
+    def changed(**fields: torch.Tensor) -> bool:
+        return not torch.equal(agent.encoder(Batch(**{**vars(batch), **fields})), before)
+
+    assert changed(observation=batch.observation + 1)
+    assert changed(reward=batch.reward + 1)
+    assert changed(position=batch.position + 1)
+    assert changed(action=(batch.action + 1) % 4)
+    assert changed(reset=~batch.reset)
+    assert not changed(terminal=~batch.terminal)
+
+
+def test_the_time_is_hidden_where_the_limit_is_artificial(make_batch: Callable[..., Batch]) -> None:
+    box = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    rollout = Rollout(20, finite=False)
+    agent = Agent(Config(encoder_hidden=(8,)), box, spaces.Discrete(4), rollout, np.random.SeedSequence(0)).eval()
+    batch = make_batch(agent, [3])
+    later = Batch(**{**vars(batch), "position": batch.position + 7})
+    assert torch.equal(agent.encoder(batch), agent.encoder(later))
+
+
+def test_goals_are_seen(make_batch: Callable[..., Batch]) -> None:
+    """Pitfalls 1 and 58: the embedding of the goals is not a constant."""
+    plain, goals = spaces.Box(-1, 1, (1,), np.float32), spaces.Box(-1, 1, (1, 2), np.float32)
+    space = spaces.Dict({"goals": goals, "plain": plain})
+    agent = Agent(Config(encoder_hidden=(8,)), space, spaces.Discrete(4), Rollout(20), np.random.SeedSequence(0)).eval()
+    batch = make_batch(agent, [3])
+    moved = batch.observation.clone()
+    moved[:, 1:] += 1  # a row is the plain number, then the goals
+    difference = agent.encoder(batch) - agent.encoder(Batch(**{**vars(batch), "observation": moved}))
+    assert difference.abs().amin(1).max() > 1e-4
