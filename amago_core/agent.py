@@ -64,7 +64,10 @@ class Agent(nn.Module):
         self.config, self.rollout, self.device = config, rollout, device
         self.observations, self.actions = ObservationCodec(observation_space), ActionCodec(action_space)
         self.generator = torch_generator(child(seed, "learning"), device)
-        self.attention, self.attention_note = attention.choose(config.attention, device, config.width // config.heads)
+        wanted = config.attention
+        if wanted == "auto" and config.dtype == "float32":
+            wanted = "sdpa"  # flash works in half precision: learning would round what acting, in float32, does not
+        self.attention, self.attention_note = attention.choose(wanted, device, config.width // config.heads)
         discounts = config.all_discounts(self.actions.discrete)
         with torch.random.fork_rng(devices=[]):  # PyTorch's initialisers know the global generator only: lend it
             # Not torch.manual_seed, which would also reseed the generators of every GPU.
@@ -111,7 +114,7 @@ class Agent(nn.Module):
             bootstrap = popart.value(self.heads.bootstrap(states[following].detach()).float())  # [M, C, G]
             going_on = self.discounts * (~batch.terminal[following]).unsqueeze(1)  # [M, G]
             targets = reward.view(-1, 1, 1) + going_on.unsqueeze(1) * bootstrap
-            target = self._pair_minimum(targets)  # [M, G]
+            target = self._reduce_pair(targets)  # [M, G]
             popart.update(target)
             normalised = popart.standardise(target).unsqueeze(1)  # [M, 1, G]
             # Raw units, before PopArt; in half precision the mean over critics would round the threshold away. [M, G]
@@ -125,11 +128,15 @@ class Agent(nn.Module):
         total = config.online_weight * online + config.offline_weight * offline + config.critic_weight * critic
         return Losses(total, critic.detach(), online.detach(), offline.detach(), accept.mean(), target[:, -1].mean())
 
-    def _pair_minimum(self, targets: Tensor) -> Tensor:
-        """REDQ (A.8 step 3): targets [M, C, G] -> the smaller of two drawn, with replacement, per entry [M, G]."""
+    def _reduce_pair(self, targets: Tensor) -> Tensor:
+        """REDQ (A.8 step 3): targets [M, C, G] -> of two drawn with replacement per entry the smaller [M, G].
+
+        Without the online term nothing pushes the policy up the critics' errors, and the paper takes the mean.
+        """
         m, c, g = targets.shape
         pair = torch.randint(c, (m, 2, g), generator=self.generator, device=targets.device)
-        return targets.gather(1, pair).amin(1)
+        drawn = targets.gather(1, pair)
+        return drawn.amin(1) if self.config.online_weight > 0 else drawn.mean(1)
 
     def parameter_count(self) -> int:
         """Trained parameters; the target networks do not count."""

@@ -75,7 +75,7 @@ class Config:
     normformer: bool = True  # both extra LayerNorms
     head_scaling: bool = True
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
-    context: int = 0  # keys an attention query sees and tokens of a training slice; 0: the whole rollout
+    context: int = 0  # keys an attention query sees and transitions of a training slice; 0: the whole rollout
     attention: Literal["auto", "reference", "sdpa", "flash"] = "auto"
 
     # Actor and critics (A.5 to A.7)

@@ -54,9 +54,10 @@ class Amago:
         self.agent.load_state_dict(torch.load(folder / "agent.pt", weights_only=True, map_location=self.agent.device))
 
     def describe(self) -> Mapping[str, Any]:
+        attention = "; ".join(filter(None, (self.agent.attention, self.agent.attention_note)))
         return {
             "parameters": self.agent.parameter_count(),
             "device": self.agent.device,
-            "attention": self.agent.attention if self.config.sequence_model == "transformer" else "none",
+            "attention": attention if self.config.sequence_model == "transformer" else "none",
             "dtype": self.config.dtype,
         }

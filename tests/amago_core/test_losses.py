@@ -273,12 +273,12 @@ def test_the_pair_of_critics_is_drawn_with_replacement_per_transition_and_discou
     """Check 8: the smaller of two draws out of 0..3 is 0, 1, 2, 3 with probability 7, 5, 3, 1 in 16."""
     n = 50_000
     targets = torch.arange(4.0).view(1, 4, 1).expand(n, 4, 2)
-    smaller = make_agent()._pair_minimum(targets)
+    smaller = make_agent()._reduce_pair(targets)
     frequencies = torch.bincount(smaller[:, 0].long(), minlength=4) / n
     torch.testing.assert_close(frequencies, torch.tensor([7, 5, 3, 1]) / 16, atol=0.01, rtol=0)
     assert smaller.mean() < targets.mean()
     assert abs(np.corrcoef(smaller.T.numpy())[0, 1]) < 0.02  # independent over discounts
-    lone = make_agent(critics=1)._pair_minimum(targets[:, 2:3])
+    lone = make_agent(critics=1)._reduce_pair(targets[:, 2:3])
     assert (lone == 2).all()
 
 
@@ -332,3 +332,10 @@ def test_the_filter_sees_a_small_advantage_in_half_precision(
     evaluation = Evaluation(taken=taken, policy=torch.ones(1, 4, 3).bfloat16(), log_prob=torch.zeros(1, 3))
     monkeypatch.setattr(agent.heads, "evaluate", lambda *_: evaluation)
     assert agent.losses(batch).accepted == 1
+
+
+def test_without_the_online_term_the_pair_is_averaged(make_agent: Callable[..., Agent]) -> None:
+    targets = torch.tensor([[[1.0], [3.0]]]).repeat(4000, 1, 1)  # [M, C = 2, G = 1]
+    averaged = make_agent(critics=2, online_weight=0.0)._reduce_pair(targets)
+    assert set(averaged.flatten().tolist()) == {1.0, 2.0, 3.0}
+    assert averaged.mean().item() == pytest.approx(2.0, abs=0.06)  # the minimum has mean 1.5
