@@ -85,14 +85,18 @@ def _nearest(task_id: str) -> str:
 def foreign_task(env_id: str) -> Task:
     """A task around a registered gymnasium environment, with an artificial time limit and no known scale of returns.
 
-    Budgets are small and the same for all. Raises UserError for an id that is not registered.
+    `module:Id-v0` imports the module first. Budgets are small and the same for all. Raises UserError for an id that is
+    not registered.
     """
     look_here()
+    module, _, name = env_id.rpartition(":")
     try:
-        spec = gymnasium.spec(env_id)
-    except Exception as error:  # `package:Id-v0` imports the package, which may raise anything
-        near = difflib.get_close_matches(env_id, gymnasium.registry, n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else "import its package with `package:Id-v0`"
+        if module:  # importing it registers its environments, and may raise anything
+            import_module(module)
+        spec = gymnasium.spec(name)
+    except Exception as error:
+        near = difflib.get_close_matches(name, gymnasium.registry, n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else "name the module that registers it: `module:Id-v0`"
         raise UserError(f"gymnasium knows no environment {env_id!r} ({error}); {hint}") from error
     return Task(
         id=FOREIGN + env_id,

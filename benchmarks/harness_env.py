@@ -159,7 +159,13 @@ class HarnessEnv(VectorWrapper):
             return tuple(self._observation(part, v, f"{name}[{i}]") for i, (part, v) in enumerate(parts))
         if space.shape is None or space.dtype is None:
             return value  # text, graphs: nothing to cast
-        return self._array(np.asarray(value), space.shape, space.dtype, name)
+        array = self._array(np.asarray(value), space.shape, space.dtype, name)
+        if array.dtype.kind != "f" and (bounds := _bounds(space)):  # a value past them has no one-hot
+            outside = (array < bounds[0]) | (array > bounds[1])
+            if outside.any():
+                slot = int(np.argwhere(outside)[0, 0])
+                self._fault(f"{name} is outside its space: {_short(array[slot])}", slot)
+        return array
 
     def _array(self, array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndarray:
         """A fresh contiguous copy in the declared dtype, if that loses nothing but float precision."""
@@ -231,7 +237,7 @@ class HarnessEnv(VectorWrapper):
 
 
 def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | None:
-    """The lowest and highest actions, both inclusive, of a batched space; None where it is no array."""
+    """The lowest and highest values, both inclusive, of a batched space; None where it is no array."""
     if isinstance(space, spaces.MultiDiscrete):  # a batch of Discrete
         return space.start, space.start + space.nvec - 1
     if isinstance(space, spaces.Box):  # a batch of Box, MultiDiscrete or MultiBinary
