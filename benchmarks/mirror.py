@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from results.errors import UserError
+from results.tablefile import naming
 
 
 class Mirror(Protocol):
@@ -18,22 +19,34 @@ class Mirror(Protocol):
 
 
 class TensorBoard:
-    """Event files in a folder, written without torch's wrapper, which would import torch for agents that have none."""
+    """An event file in a folder, written at once and in this thread, so that a full disk is an error here.
+
+    Without torch's wrapper, which would import torch for agents that have none. Raises UserError for a failed write.
+    """
 
     def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._event, self._summary = Event, Summary
-        self._writer = EventFileWriter(str(folder))
+        self._path = folder / f"events.out.tfevents.{time.time_ns()}"
+        with naming(self._path):
+            folder.mkdir(exist_ok=True)
+            self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115 (closed by `close`)
+        self._records = RecordWriter(self._file)
+        self._write(file_version="brain.Event:2")
 
     def scalars(self, values: Mapping[str, float], env_steps: int) -> None:
         summary = self._summary(value=[self._summary.Value(tag=tag, simple_value=v) for tag, v in values.items()])
-        self._writer.add_event(self._event(wall_time=time.time(), step=env_steps, summary=summary))
+        self._write(step=env_steps, summary=summary)
+
+    def _write(self, **content: Any) -> None:
+        with naming(self._path):
+            self._records.write(self._event(wall_time=time.time(), **content).SerializeToString())
 
     def close(self) -> None:
-        self._writer.close()
+        self._file.close()
 
 
 def check_wandb() -> None:

@@ -22,7 +22,7 @@ from benchmarks.mirror import Mirror, TensorBoard, WandB
 from results.protocols import protocol_id
 from results.schema import Curve, Episode, Run, Status
 from results.store import TableWriter
-from results.tablefile import replace_file
+from results.tablefile import naming, replace_file
 
 if TYPE_CHECKING:
     from benchmarks.run import Plan
@@ -33,7 +33,7 @@ EVERY_S = 0.5  # between two writes of progress.json: an agent may reach safe po
 class Recorder:
     """Owns the files of one run's folder; a context manager. `say` gets each line that a watching person wants."""
 
-    def __init__(self, planned: Plan, *, wandb: bool, say: Callable[[str], object]) -> None:
+    def __init__(self, planned: Plan, *, tensorboard: bool, wandb: bool, say: Callable[[str], object]) -> None:
         self._plan, self._say = planned, say
         self._start = time.perf_counter()
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -45,12 +45,12 @@ class Recorder:
         self._last_return: float | None = None
         folder = planned.folder
         with ExitStack() as stack:  # closes what is open if a later line fails
-            self._log = stack.enter_context(open(folder / "log.txt", "a", encoding="utf-8", buffering=1))
+            self._log = stack.enter_context(open(folder / "log.txt", "ab", buffering=0))
             self._tables = {
                 name: stack.enter_context(TableWriter(folder / f"{name}.csv", name))
                 for name in ("runs", "curves", "episodes")
             }
-            self._mirrors: list[Mirror] = [TensorBoard(folder / "tensorboard")]
+            self._mirrors: list[Mirror] = [TensorBoard(folder / "tensorboard")] if tensorboard else []
             if wandb:
                 self._mirrors.append(WandB(folder, planned.run_id, planned.config))
             for mirror in self._mirrors:
@@ -66,7 +66,9 @@ class Recorder:
         self._stack.close()
 
     def log(self, text: str) -> None:
-        self._log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n")
+        line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
+        with naming(self._plan.folder / "log.txt"):
+            self._log.write(line.encode(errors="backslashreplace"))
 
     def describe(self, description: Mapping[str, Any]) -> None:
         """What the agent says of itself, for the columns parameters, device, attention and dtype."""

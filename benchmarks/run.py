@@ -139,6 +139,7 @@ def run(
     root: Path | None = None,
     replace: bool = False,
     threads: int = 1,
+    tensorboard: bool = True,
     wandb: bool = False,
     say: Callable[[str], object] = print,
 ) -> Path:
@@ -159,15 +160,15 @@ def run(
         shutil.rmtree(planned.folder)
     _write_json(planned.folder / "protocol.json", planned.protocol)
     _write_json(planned.folder / "config.json", _identity(planned))
-    with Recorder(planned, wandb=wandb, say=say) as record:
+    with Recorder(planned, tensorboard=tensorboard, wandb=wandb, say=say) as record:
         try:
             message = _Training(planned, record).run()
         except KeyboardInterrupt:
             record.status("interrupted", "interrupted; the same command starts it again")
             raise
         except BaseException as error:
-            record.log(traceback.format_exc())
             with contextlib.suppress(UserError):  # of a full disk: the first error is the one to show
+                record.log(traceback.format_exc())
                 record.status("failed", f"{type(error).__name__}: {error}")
             raise
         record.status("finished", message)

@@ -36,7 +36,7 @@ class TableWriter:
         self.path = path
         self.table = table
         header = _line(schema.columns(table))
-        with _naming(path):
+        with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 (closed by `close`)
         try:
@@ -63,7 +63,7 @@ class TableWriter:
 
     def _write(self, line: bytes) -> None:
         end = self._file.seek(0, io.SEEK_END)
-        with _naming(self.path):
+        with naming(self.path):
             try:
                 written = 0
                 while written < len(line):  # a nearly full disk takes part of a line, then raises
@@ -96,7 +96,7 @@ def write_table(path: Path, table: str, rows: Iterable[Row]) -> None:
 def replace_file(path: Path, content: bytes) -> None:
     """Puts `content` at `path` atomically; after an error the old file stands untouched."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with _naming(path):
+    with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(temporary, "wb") as stream:
@@ -115,7 +115,7 @@ def _line(cells: Sequence[str]) -> bytes:
 
 
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Turns an operating system's error into a line that names the file."""
     try:
         yield
@@ -147,7 +147,7 @@ def read_table(path: Path, table: str) -> list[Any]:
 
 
 def _content(path: Path) -> bytes:
-    with _naming(path):
+    with naming(path):
         content = path.read_bytes()
     if path.suffix != ".gz":
         return content

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a hyper-parameter; repeatable.")
 @click.option("--replace", is_flag=True, help="Throw a run of the same id away and start again.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--tensorboard/--no-tensorboard", default=True, help="Mirror the curves to TensorBoard.  [default: yes]")
 @click.option("--wandb", is_flag=True, help="Also log to Weights & Biases (WANDB_MODE=offline works).")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @options.results
 def run(
     task: str | None, env_id: str | None, agent: str, tier: str, seed: int, settings: tuple[str, ...],
-    replace: bool, threads: int, wandb: bool, quiet: bool, root: Path | None,
+    replace: bool, threads: int, tensorboard: bool, wandb: bool, quiet: bool, root: Path | None,
 ) -> None:  # fmt: skip
     """Train an agent on a task, evaluate it, write its rows.
 
@@ -52,7 +53,7 @@ def run(
 
     folder = make(
         task or f"foreign/gymnasium/{env_id}", agent, tier, seed, parse_settings(settings),
-        root=root, replace=replace, threads=threads, wandb=wandb, say=say,
+        root=root, replace=replace, threads=threads, tensorboard=tensorboard, wandb=wandb, say=say,
     )  # fmt: skip
     say(f"rows in {folder}")
 
