@@ -28,6 +28,7 @@ from benchmarks.run import run as run_to_folder
 from benchmarks.task import Task
 from results.errors import UserError
 from results.protocols import read_json
+from results.seal import check
 from results.store import read_table
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class LoadedRun:
         """The run's rows of `episodes`, `curves` or `runs`."""
         import pandas as pd
 
-        return pd.DataFrame(read_table(self.folder / f"{table}.csv", table))
+        return pd.DataFrame(read_table(check(self.folder / f"{table}.csv"), table))
 
 
 def run(
@@ -95,8 +96,12 @@ def load(
     if isinstance(run, Task):
         raise UserError("load() of a task needs the agent, the tier and the seed too")
     folder = Path(run)
-    config = read_json(folder / "config.json")
-    planned = plan(config["task"], config["agent"], config["tier"], config["seed"], threads=config["threads"])
+    path = folder / "config.json"
+    config = read_json(check(path))
+    try:
+        planned = plan(config["task"], config["agent"], config["tier"], config["seed"], threads=config["threads"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: the file is damaged ({error})") from error
     return _load(planned, folder)
 
 

@@ -29,6 +29,7 @@ from benchmarks.task import Budget, Task
 from results.errors import UserError
 from results.protocols import protocol_id, read_json
 from results.schema import run_id
+from results.seal import check, seal
 from results.store import read_table, results_root, run_folder
 from results.tablefile import replace_file
 
@@ -172,6 +173,7 @@ def run(
                 record.status("failed", f"{type(error).__name__}: {error}")
             raise
         record.status("finished", message)
+    seal(planned.folder, ["runs.csv", "curves.csv", "episodes.csv", "config.json", "protocol.json"])
     return planned.folder
 
 
@@ -272,11 +274,11 @@ def _is_finished(planned: Plan) -> bool:
     config, table = planned.folder / "config.json", planned.folder / "runs.csv"
     if not config.exists() and not table.exists():
         return False
-    before, now = _flat(read_json(config)), _flat(json.loads(json.dumps(_identity(planned))))
+    before, now = _flat(read_json(check(config))), _flat(json.loads(json.dumps(_identity(planned))))
     if changed := sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)):
         shown = "; ".join(f"{key}: {json.dumps(before.get(key))} -> {json.dumps(now.get(key))}" for key in changed)
         raise UserError(f"{planned.folder} holds a run with another {shown}; give --replace to delete it and run anew")
-    rows = read_table(table, "runs") if table.exists() else []
+    rows = read_table(check(table), "runs") if table.exists() else []
     return bool(rows) and rows[-1].status == "finished"
 
 

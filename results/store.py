@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from results import protocols, schema
+from results import protocols, schema, seal
 from results.errors import UserError
 from results.tablefile import TableWriter, read_table, replace_file, write_table
 
@@ -104,7 +104,7 @@ def _from_runs(table: str, root: Path, tier: str | None) -> list[Any]:
 
 def _from_folder(table: str, root: Path, folder: Path) -> list[Any]:
     path = folder / f"{table}.csv"
-    rows = read_table(path, table) if path.exists() else []
+    rows = _rows(path, table)
     for row in {row.run_id: row for row in rows}.values():
         home = run_folder(root, row.tier, row.task, row.agent, row.seed)
         if home != folder:  # a copied or renamed folder would count a result twice
@@ -112,9 +112,14 @@ def _from_folder(table: str, root: Path, folder: Path) -> list[Any]:
     return rows[-1:] if table == "runs" else unique(table, rows, path)
 
 
+def _rows(path: Path, table: str) -> list[Any]:
+    """Of a table that may not have begun; one that is sealed must be there."""
+    return read_table(seal.check(path), table) if path.exists() or path.with_name(seal.NAME).exists() else []
+
+
 def _from_reference(table: str, folder: Path) -> list[Any]:
     path = _reference_file(folder, table)
-    return unique(table, read_table(path, table), path) if path.exists() else []
+    return unique(table, _rows(path, table), path)
 
 
 def _reference_file(folder: Path, table: str) -> Path:
@@ -152,9 +157,12 @@ def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: 
     if records:
         for record in records.values():
             protocols.register(record, root)
-        for table in MERGED:
+        seal.unseal(destination)  # first: an interrupted merge must be able to go on
+        files = [_reference_file(destination, table) for table in MERGED]
+        for table, file in zip(MERGED, files, strict=True):
             rows = [row for tables in merged.values() for row in tables[table]]
-            write_table(_reference_file(destination, table), table, _ordered(table, rows))
+            write_table(file, table, _ordered(table, rows))
+        seal.seal(destination, [file.name for file in files])
     return sorted(records)
 
 
@@ -182,8 +190,12 @@ def _finished(root: Path, folder: Path) -> dict[str, list[Any]] | None:
 
 
 def _protocol(folder: Path, tables: dict[str, list[Any]]) -> dict[str, Any]:
-    record = protocols.read_json(folder / "protocol.json")
-    name = protocols.protocol_id(record)
+    path = folder / "protocol.json"
+    record = protocols.read_json(seal.check(path))
+    try:
+        name = protocols.protocol_id(record)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     if other := {row.protocol for rows in tables.values() for row in rows} - {name}:
         raise UserError(f"{folder}: its rows are of protocol {min(other)} but protocol.json is {name}; run again")
     return record

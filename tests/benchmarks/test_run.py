@@ -266,6 +266,7 @@ def test_a_killed_run_starts_afresh(toy, monkeypatch):
     toy.run()
     table = toy.folder / "runs.csv"
     table.write_text("\n".join(table.read_text().splitlines()[:2]) + "\n")  # header and `running`, as a kill leaves it
+    (toy.folder / "SHA256SUMS").unlink()
     toy.run()
     assert [r.status for r in toy.rows("runs")] == ["running", "finished"]
 

@@ -177,7 +177,8 @@ def test_merge_keeps_the_last_row_the_curves_and_the_final_episodes(tmp_path: Pa
     assert merge_runs(tmp_path, "laptop") == [ID.format(0)]
     assert tree(folder) == before
     reference = tmp_path / "reference" / "laptop"
-    assert sorted(path.name for path in reference.iterdir()) == ["curves.csv", "episodes.csv.gz", "runs.csv"]
+    names = sorted(path.name for path in reference.iterdir())
+    assert names == ["SHA256SUMS", "curves.csv", "episodes.csv.gz", "runs.csv"]
     assert [row.status for row in load("runs", tmp_path, ("reference",))] == ["finished"]
     assert [row.return_mean for row in load("curves", tmp_path, ("reference",))] == [0.25, 0.75]
     episodes = load("episodes", tmp_path, ("reference",))
@@ -223,6 +224,7 @@ def test_merge_goes_on_after_an_interrupted_one(tmp_path: Path, add_run: AddRun)
     reference = tmp_path / "reference" / "laptop"
     whole = tree(reference)
     for name in ("runs.csv", "curves.csv"):  # the last to be written are the first to be lacking
+        (reference / "SHA256SUMS").unlink()
         (reference / "runs.csv").unlink()
         (reference / name).unlink(missing_ok=True)
         assert merge_runs(tmp_path, "laptop") == [ID.format(0)]
@@ -270,6 +272,7 @@ def test_merge_refuses_duplicates_in_the_reference(tmp_path: Path, add_run: AddR
     path = tmp_path / "reference" / "laptop" / "runs.csv"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines, lines[-1]]))
+    (path.parent / "SHA256SUMS").unlink()
     for read in (lambda: load("runs", tmp_path), lambda: merge_runs(tmp_path, "laptop")):
         with pytest.raises(UserError, match=r"laptop/runs.csv: two rows of runs have the same key"):
             read()
