@@ -70,7 +70,8 @@ def load_claims(path: Path) -> list[Claim]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ClaimError(f"{where}: not readable as YAML ({getattr(error, 'problem', None) or error})") from None
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ClaimError(f"{where}: not readable as YAML ({problem})") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ClaimError(f"{path}: must start with 'schema: {SCHEMA}'")
     if set(document) - {_LINE} != {"schema", "claims"} or not isinstance(document["claims"], list):
