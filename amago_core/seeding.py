@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:  # commands that only read tables come through here and must not pay for torch
     import torch
 
+Name = tuple[str | int, ...]
 
-def child(root: np.random.SeedSequence | int, *names: str | int) -> np.random.SeedSequence:
+
+class Stream(np.random.SeedSequence):
+    """A seed sequence that knows its name, so that an audit can hear what is drawn from it (see `listening`)."""
+
+    name: Name = ()
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
+        state = super().generate_state(n_words, dtype)
+        for listener in _listeners:
+            listener(self.name, int(super().generate_state(1, np.uint64)[0]))
+        return state
+
+
+_listeners: list[Callable[[Name, int], None]] = []
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[tuple[Name, int]]]:
+    """Collects the name and the first value of each stream that a generator is made from meanwhile, in order.
+
+    A stream that is used twice stands there twice: that is a fault, because both users draw the same numbers.
+    """
+    heard: list[tuple[Name, int]] = []
+
+    def listener(name: Name, value: int) -> None:
+        heard.append((name, value))
+
+    _listeners.append(listener)
+    try:
+        yield heard
+    finally:
+        _listeners.remove(listener)
+
+
+def child(root: np.random.SeedSequence | int, *names: str | int) -> Stream:
     """The stream called `names` below `root`, the same whenever and in whatever order it is asked for.
 
     Unlike `SeedSequence.spawn` this keeps no counter: `child(root, "train", 3, 7)` is always the seed of
@@ -22,7 +59,10 @@ def child(root: np.random.SeedSequence | int, *names: str | int) -> np.random.Se
     path: list[int] = []
     for name in names:
         path += [1, zlib.crc32(name.encode())] if isinstance(name, str) else [0, int(name)]
-    return np.random.SeedSequence(entropy=sequence.entropy, spawn_key=(*sequence.spawn_key, *path))
+    stream = Stream(entropy=sequence.entropy, spawn_key=(*sequence.spawn_key, *path))
+    above = sequence.name if isinstance(sequence, Stream) else (f"seed {sequence.entropy}",)
+    stream.name = (*above, *names)
+    return stream
 
 
 def integer_seed(sequence: np.random.SeedSequence) -> int:

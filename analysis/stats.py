@@ -250,7 +250,7 @@ def bootstrap(
 Arm = Mapping[str, ArrayLike]
 
 
-def permutation_test(better: Arm, worse: Arm, *, limit: int = 200_000, seed: int = 0) -> Comparison:
+def permutation_test(better: Arm, worse: Arm, *, limit: int = 200_000, seed: int = 1) -> Comparison:
     """One-sided test that `better` is above `worse`; each maps a task to its runs.
 
     Runs change agents within their task. The statistic is the mean over tasks of the difference of means. All ways

@@ -12,31 +12,71 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
+import numpy as np
 
 from reproduce import options
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
+AUDITED = ("long_term_memory/tmaze/passive-10", "amago")  # it has every stream that there is
 NEEDED_GB = {"memory": 2.0, "disk": 2.0}  # for one laptop run
 
 
 @click.command()
+@click.option("--seeds", is_flag=True, help="Audit the random streams of a run instead.")
 @options.results
-def doctor(root: Path | None) -> None:
+def doctor(seeds: bool, root: Path | None) -> None:
     """Check whether this machine is ready for runs.
 
     Looks at Python, packages, cores, memory, disk, attention and the results folder. Ends with 1 if something is wrong.
+    With --seeds it makes a small run of `amago`, prints every random stream that was drawn from, with its first value,
+    and ends with 1 if two are equal.
 
     \b
     amago-bench doctor
+    amago-bench doctor --seeds
     """
     from results.store import results_root
 
+    if seeds:
+        return audit_seeds()
     wrong = 0
     for name, value, problem in _checks(root or results_root()):
         wrong += bool(problem)
         click.echo(f"{'!' if problem else ' '} {name:<10} {value}" + (f"  <- {problem}" if problem else ""))
     if wrong:
         raise click.exceptions.Exit(1)
+
+
+def audit_seeds() -> None:
+    """Print the streams; exit 1 if two have the same first value, or one was drawn from by two generators."""
+    heard = _streams()
+    first: dict[int, str] = {}
+    equal = 0
+    for name, value in heard:
+        twin = first.get(value)
+        first.setdefault(value, name)
+        equal += twin is not None
+        click.echo(f"{' ' if twin is None else '!'} {value:016x}  {name}" + (f"  <- equal to {twin}" if twin else ""))
+    click.echo(f"{len(heard)} streams, {equal} equal to another")
+    if equal:
+        raise click.exceptions.Exit(1)
+
+
+def _streams() -> list[tuple[str, int]]:
+    """All streams of a run, as (name, first value): those that it is heard to use, and the analysis' own."""
+    from inspect import signature
+
+    from amago_core.seeding import listening
+    from analysis.stats import bootstrap, permutation_test
+    from benchmarks.run import run
+
+    with listening() as heard, tempfile.TemporaryDirectory() as folder:
+        run(*AUDITED, root=Path(folder), tensorboard=False, say=lambda line: None)
+    streams = [(" / ".join(map(str, name)), value) for name, value in heard]
+    for function in (bootstrap, permutation_test):
+        seed = np.random.SeedSequence(signature(function).parameters["seed"].default)
+        streams.append((f"analysis / {function.__name__}", int(seed.generate_state(1, np.uint64)[0])))
+    return streams
 
 
 Check = tuple[str, str, str]  # what, its value, what is wrong with it

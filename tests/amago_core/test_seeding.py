@@ -11,7 +11,7 @@ import torch
 
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
-from amago_core.seeding import child, integer_seed, torch_generator
+from amago_core.seeding import child, integer_seed, listening, torch_generator
 from amago_core.train import Trainer
 from benchmarks.long_term_memory.tmaze import TMaze
 
@@ -80,8 +80,6 @@ def test_building_and_training_leave_the_global_generators_alone(settings: dict,
 
 
 def _trained(settings: dict, folder: Path) -> torch.Tensor:
-
-
     config = Config(
         encoder_hidden=(8,), encoder_width=8, width=16, layers=1, heads=2, head_hidden=(8,), discounts=(0.9,),
         steps_per_iteration=10, updates_per_iteration=2, batch_sequences=4, warmup_updates=0, replay_tokens=1000,
@@ -107,3 +105,25 @@ def test_building_an_agent_does_not_reseed_the_gpus(
 def test_the_seed_decides_the_weights(make_agent: Callable[..., Agent]) -> None:
     a, b, c = (make_agent(seed=seed).heads.actor[0].weight for seed in (0, 0, 1))
     assert torch.equal(a, b) and not torch.equal(a, c)
+
+
+def test_what_is_drawn_from_is_heard_with_its_name() -> None:
+    with listening() as heard:
+        stream = child(child(3, "agent"), "collect", 4)
+        assert heard == []  # asking draws nothing
+        np.random.default_rng(stream)
+        integer_seed(child(3, "weights"))
+        np.random.default_rng(stream)
+    np.random.default_rng(child(3, "later"))
+    first, second, again = heard
+    assert (first[0], second[0]) == (("seed 3", "agent", "collect", 4), ("seed 3", "weights"))
+    assert first == again
+    assert first[1] != second[1]
+
+
+def test_a_stream_is_a_plain_seed_sequence_to_numpy() -> None:
+    stream = child(3, "agent", 4)
+    plain = np.random.SeedSequence(3, spawn_key=stream.spawn_key)
+    assert np.random.default_rng(stream).integers(99, size=9).tolist() == (
+        np.random.default_rng(plain).integers(99, size=9).tolist()
+    )
