@@ -1,0 +1,66 @@
+"""The same command and seed give the same rows: in other processes, with any number of workers, with mirrors or without.
+
+Of a run in every column but time, memory and start; cases U63, U67.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from results.store import load
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NOT_PROMISED = {"wall_s", "collect_s", "learn_s", "evaluate_s", "peak_rss_mb", "started", "commit", "dirty"}
+WAYS = {
+    "0 workers": ([], {"AMAGO_BENCH_WORKERS": "0"}),
+    "2 workers": ([], {"AMAGO_BENCH_WORKERS": "2"}),
+    "no TensorBoard": (["--no-tensorboard"], {}),
+    "another hash seed": ([], {"PYTHONHASHSEED": "7"}),
+}
+
+
+def call(root, arguments, variables):
+    """The command in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "AMAGO_BENCH_RESULTS": str(root)} | variables
+    code = "from reproduce.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *arguments], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def rows(root):
+    """All rows of all runs, without what is not promised."""
+    found = {}
+    for table in ("runs", "curves", "episodes"):
+        plain = [{k: v for k, v in asdict(row).items() if k not in NOT_PROMISED} for row in load(table, root)]
+        found[table] = sorted(plain, key=lambda row: (row["run_id"], row.get("evaluation", 0)))
+    assert len(found["episodes"]) >= 100
+    return found
+
+
+@pytest.mark.parametrize("agent", ["random", pytest.param("amago", marks=pytest.mark.slow)])
+def test_u67_a_run_gives_the_same_rows(tmp_path, agent):
+    arguments = ["run", "--env", "CartPole-v1", "--agent", agent, "--seed", "3"]
+    call(tmp_path / "first", arguments, {})
+    first = rows(tmp_path / "first")
+    assert len({row["episode_return"] for row in first["episodes"]}) > 10  # a difference would be seen
+    for way, (options, variables) in WAYS.items():
+        call(tmp_path / way, [*arguments, *options], variables)
+        assert rows(tmp_path / way) == first, way
+
+
+@pytest.mark.parametrize("agent", ["random", pytest.param("amago", marks=pytest.mark.slow)])
+def test_u67_a_sweep_gives_the_same_rows_one_after_another_and_at_once(tmp_path, agent):
+    for workers in ("1", "2"):
+        sweep = ["sweep", "--task", "long_term_memory/tmaze/passive-10", "--agent", agent, "--seeds", "0-2"]
+        call(tmp_path / workers, [*sweep, "--workers", workers], {})
+    assert rows(tmp_path / "1") == rows(tmp_path / "2")
+    task = ["run", "--task", "long_term_memory/tmaze/passive-10", "--agent", agent]
+    for seed in ("2", "0", "1"):
+        call(tmp_path / "by hand", [*task, "--seed", seed], {})
+    assert rows(tmp_path / "by hand") == rows(tmp_path / "1")
