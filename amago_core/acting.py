@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,17 @@ class Actor:
         with torch.inference_mode():
             policy = self.agent.heads.policy(self._state(rows, reward, first | inner_reset))
         return self.agent.heads.act(policy, rng, sample).astype(self.agent.actions.dtype)
+
+    def state_dict(self, tokens: int) -> dict[str, Any]:
+        """What the slots remember, of rollouts that have at most `tokens` timesteps behind them."""
+        cache = self.agent.sequence_model.save_cache(self.cache, tokens)
+        return {"cache": cache, "previous": self.previous, "position": self.position}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state_dict`."""
+        cache = state["cache"]
+        self.cache = self.agent.sequence_model.load_cache(cache if cache is None else cache.to(self.agent.device))
+        self.previous, self.position = np.asarray(state["previous"]), np.asarray(state["position"])
 
     def _state(
         self, rows: npt.NDArray[np.float32], reward: npt.NDArray[np.float32], reset: npt.NDArray[np.bool_]

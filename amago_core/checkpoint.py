@@ -51,11 +51,12 @@ def write(root: Path, fill: Callable[[Path], None]) -> Path:
     temporary.mkdir()
     try:
         fill(temporary)
-        files = {str(path.relative_to(temporary)): _seal(path) for path in _files(temporary)}
-        manifest = json.dumps({"format": FORMAT, "files": files}, indent=1).encode()
-        write_file(temporary / MANIFEST, manifest)
-        for folder in (*(path for path in temporary.rglob("*") if path.is_dir()), temporary):
-            _sync(folder)
+        inside = sorted(temporary.rglob("*"))
+        files = {str(path.relative_to(temporary)): _seal(path) for path in inside if path.is_file()}
+        body = json.dumps({"format": FORMAT, "files": files}).encode()
+        write_file(temporary / MANIFEST, body + b"\n" + hashlib.sha256(body).hexdigest().encode())
+        for path in (temporary / MANIFEST, *(path for path in inside if path.is_dir()), temporary):
+            _sync(path)
         os.replace(temporary, final)
         _sync(root)
     except BaseException:
@@ -75,15 +76,18 @@ def clear_temporaries(root: Path) -> None:
 def verify(folder: Path) -> None:
     """Raises Damaged unless the folder holds exactly what was written, WrongFormat where another version wrote it."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        body, _, digest = (folder / MANIFEST).read_bytes().rpartition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            raise Damaged(f"{MANIFEST} is not what was written")
+        manifest = json.loads(body)
         written, files = manifest["format"], manifest["files"]
         if written != FORMAT:
             raise WrongFormat(f"{folder} has checkpoint format {written}, this version reads {FORMAT}")
         for name, (size, digest) in files.items():
-            content = (folder / name).read_bytes()
-            if len(content) != size:
-                raise Damaged(f"{name} has {len(content)} bytes instead of {size}")
-            if hashlib.sha256(content).hexdigest() != digest:
+            found = _measure(folder / name)
+            if found[0] != size:
+                raise Damaged(f"{name} has {found[0]} bytes instead of {size}")
+            if found[1] != digest:
                 raise Damaged(f"{name} is not what was written")
     except OSError as error:
         raise Damaged(f"{Path(error.filename or folder).name}: {error.strerror or error}") from None
@@ -100,19 +104,16 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
     write_file(path, buffer.getvalue())
 
 
-def load_state(path: Path, device: str = "cpu") -> dict[str, Any]:
-    """What `save_state` wrote. PyTorch's safe loader: a file that asks for code to be run is refused (case U73)."""
-    state: dict[str, Any] = torch.load(path, weights_only=True, map_location=device)
+def load_state(path: Path) -> dict[str, Any]:
+    """What `save_state` wrote, on the CPU. PyTorch's safe loader refuses what would run code (case U73)."""
+    state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
     return state
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a new file and makes it durable. Raises OSError with the file's name."""
+    """Writes a file. Raises OSError with the file's name, which Python leaves out when it is the disk that is full."""
     try:
-        with open(path, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
+        path.write_bytes(content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
@@ -121,19 +122,19 @@ def _as_tensors(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _as_tensors(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_tensors(part) for part in value]
-    return torch.from_numpy(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+        return type(value)(_as_tensors(part) for part in value)
+    return torch.tensor(value) if isinstance(value, np.ndarray) else value
 
 
 def _seal(path: Path) -> tuple[int, str]:
     """Makes a file durable; its size and digest."""
     _sync(path)
-    content = path.read_bytes()
-    return len(content), hashlib.sha256(content).hexdigest()
+    return _measure(path)
+
+
+def _measure(path: Path) -> tuple[int, str]:
+    with open(path, "rb") as stream:
+        return path.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,16 @@ class Collector:
         agent: plays.
         replay: takes the finished rollouts.
         seed: root of the exploration and action streams.
+        state: of `state_dict`, to go on from, with `envs` where they stood; without it they are reset.
     """
 
     def __init__(
-        self, envs: VectorEnv[Any, Any, Any], agent: Agent, replay: Replay, seed: np.random.SeedSequence
+        self,
+        envs: VectorEnv[Any, Any, Any],
+        agent: Agent,
+        replay: Replay,
+        seed: np.random.SeedSequence,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
         mode = envs.metadata.get("autoreset_mode")
         if mode != AutoresetMode.DISABLED:
@@ -41,11 +48,14 @@ class Collector:
         )
         self.steps = 0  # of one slot
         self._buffer = _Buffer(slots, agent)
-        observation, _ = envs.reset()
-        self._rows = agent.observations.store(observation)
+        self._rows = np.zeros((slots, agent.observations.row_width), np.float32)
         self._reward = np.zeros(slots, np.float32)
         self._first = np.ones(slots, bool)
         self._inner = np.zeros(slots, bool)
+        if state is None:
+            self.restart(self._first)
+        else:
+            self._restore(state)
 
     def collect(self, steps: int) -> None:
         """`steps` steps in every slot."""
@@ -73,13 +83,35 @@ class Collector:
             self._buffer.write(position + 1, self._rows, actor.previous, self._reward, terminal, self._inner)
             for slot in np.flatnonzero(done):
                 self.replay.add(self._buffer.trajectory(int(slot), int(position[slot]) + 2))
-            self._reset(done)
+            self.restart(done)
 
-    def _reset(self, done: npt.NDArray[np.bool_]) -> None:
-        observation, _ = self.envs.reset(options={"reset_mask": done})
-        self._rows = np.where(done[:, None], self.agent.observations.store(observation), self._rows)
-        self._reward = np.where(done, np.float32(0), self._reward)
-        self._inner = self._inner & ~done
+    def restart(self, slots: npt.NDArray[np.bool_]) -> None:
+        """Begins the next rollout of some slots [B]; one that is under way there is forgotten."""
+        observation, _ = self.envs.reset(options={"reset_mask": slots})
+        self._rows = np.where(slots[:, None], self.agent.observations.store(observation), self._rows)
+        self._reward = np.where(slots, np.float32(0), self._reward)
+        self._first = self._first | slots
+        self._inner = self._inner & ~slots
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the collector stands between two steps, beside its environments and its replay."""
+        ahead = np.where(self._first, 0, self.actor.position + 1)  # timestep that the next step of each slot is for
+        return {
+            "seen": [self._rows, self._reward, self._first, self._inner],
+            "steps": self.steps,
+            "tokens": self._buffer.state(int(ahead.max())),
+            "actor": self.actor.state_dict(int(ahead.max())),
+            "multiplier": self.exploration.multiplier,
+            "generators": [self._rng.bit_generator.state, self.exploration.rng.bit_generator.state],
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._rows, self._reward, self._first, self._inner = (np.asarray(part) for part in state["seen"])
+        self.steps = state["steps"]
+        self._buffer.restore(state["tokens"])
+        self.actor.load_state_dict(state["actor"])
+        self.exploration.multiplier = np.asarray(state["multiplier"])
+        self._rng.bit_generator.state, self.exploration.rng.bit_generator.state = state["generators"]
 
 
 class _Buffer:
@@ -103,6 +135,17 @@ class _Buffer:
             self._fields = [np.concatenate([f, np.zeros_like(f)], axis=1) for f in self._fields]
         for field, value in zip(self._fields, token, strict=True):
             field[self._slots, position] = value
+
+    def state(self, tokens: int) -> list[npt.NDArray[Any]]:
+        """The first `tokens` timesteps: those behind are written before they are read."""
+        return [field[:, :tokens] for field in self._fields]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        saved = [np.asarray(field) for field in state]
+        if saved[0].shape[1] > self._fields[0].shape[1]:
+            self._fields = [np.zeros_like(field) for field in saved]
+        for field, value in zip(self._fields, saved, strict=True):
+            field[:, : value.shape[1]] = value
 
     def trajectory(self, slot: int, tokens: int) -> Trajectory:
         return Trajectory(*(field[slot, :tokens] for field in self._fields))

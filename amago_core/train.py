@@ -27,6 +27,7 @@ class Progress:
     collect_s: float
     learn_s: float
     metrics: Mapping[str, float]
+    checkpoint: bool = False  # take one now: the replay runs out of the space that the last ones do not count on
 
 
 class Trainer:
@@ -37,36 +38,74 @@ class Trainer:
         envs: training environments, see `Collector`.
         seed: root of the streams of collecting and replay.
         folder: for the replay files.
+        state: of `state_dict`, to go on from: the agent gets its weights, `folder` holds the replay files and `envs`
+            stand where they stood.
+
+    Raises:
+        ReplayDamaged: the replay files do not fit `state`.
     """
 
     def __init__(
-        self, agent: Agent, envs: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence, folder: Path
+        self,
+        agent: Agent,
+        envs: VectorEnv[Any, Any, Any],
+        seed: np.random.SeedSequence,
+        folder: Path,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
+        state = state or {}
         self.agent, self.config = agent, agent.config
         config, rollout = agent.config, agent.rollout
         self.learner = Learner(agent)
         if config.replay_tokens <= rollout.horizon:
             raise ValueError(f"replay_tokens {config.replay_tokens} cannot hold a rollout of {rollout.horizon} steps")
         capacity = min(config.replay_tokens, config.replay_trajectories * (rollout.horizon + 1))
-        self.replay = Replay(folder, agent.observations, agent.actions, capacity, config.replay_trajectories)
-        self.collector = Collector(envs, agent, self.replay, child(seed, "collect"))
+        # In each slot a rollout under way and, at worst, rollouts of one step, two tokens each; then the ring's end.
+        burst = envs.num_envs * (rollout.horizon + 1 + 2 * config.steps_per_iteration) + rollout.horizon + 1
+        self.replay = Replay(
+            folder, agent.observations, agent.actions, capacity, config.replay_trajectories, burst, state.get("replay")
+        )
+        self.collector = Collector(envs, agent, self.replay, child(seed, "collect"), state.get("collector"))
         self._rng = np.random.default_rng(child(seed, "replay"))
         self._context = config.context or rollout.horizon
+        self._iteration, self._updates_left = 0, 0  # of this iteration
         self._tokens, self._collect_s, self._learn_s = 0, 0.0, 0.0
+        if state:
+            self._restore(state)
 
     def run(self) -> Iterator[Progress]:
         """Collects and learns for ever; yields after each phase of collecting and after each update."""
-        config, iteration = self.config, 0
+        config = self.config
         while True:
+            while self._updates_left:
+                losses = self._update()
+                self._updates_left -= 1
+                yield self._progress(_metrics(losses))
             started = time.perf_counter()
             self.collector.collect(config.steps_per_iteration)
             self._collect_s += time.perf_counter() - started
+            self._iteration += 1
+            if self._iteration > config.warmup_iterations and len(self.replay):
+                self._updates_left = config.updates_per_iteration
             yield self._progress({})
-            iteration += 1
-            if iteration <= config.warmup_iterations or not len(self.replay):
-                continue
-            for _ in range(config.updates_per_iteration):
-                yield self._progress(_metrics(self._update()))
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a Trainer needs to go on from here, between two reports, beside the files of the replay."""
+        return {
+            "learner": self.learner.state_dict(),
+            "replay": self.replay.state_dict(),
+            "collector": self.collector.state_dict(),
+            "position": [self._iteration, self._updates_left],
+            "totals": [self._tokens, self._collect_s, self._learn_s],
+            "generator": self._rng.bit_generator.state,
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Generators last: nothing that is built on the way may draw from one that is restored (case U75)."""
+        self._iteration, self._updates_left = state["position"]
+        self._tokens, self._collect_s, self._learn_s = state["totals"]
+        self.learner.load_state_dict(state["learner"])
+        self._rng.bit_generator.state = state["generator"]
 
     def _update(self) -> Losses:
         started = time.perf_counter()
@@ -84,7 +123,8 @@ class Trainer:
         return losses
 
     def _progress(self, metrics: Mapping[str, float]) -> Progress:
-        return Progress(self.learner.updates, self._tokens, self._collect_s, self._learn_s, metrics)
+        due = self.replay.checkpoint_due
+        return Progress(self.learner.updates, self._tokens, self._collect_s, self._learn_s, metrics, due)
 
 
 def _metrics(losses: Losses) -> dict[str, float]:

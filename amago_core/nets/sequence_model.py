@@ -25,6 +25,15 @@ class SequenceModel(nn.Module):
         """A cache for `slots` rollouts, none of them begun."""
         raise NotImplementedError
 
+    def save_cache(self, cache: Any, tokens: int) -> Tensor | None:
+        """The cache as a plain tensor, if none of its rollouts has more than `tokens` timesteps behind it."""
+        saved: Tensor | None = cache
+        return saved
+
+    def load_cache(self, saved: Any) -> Any:
+        """The inverse of `save_cache`: the next `step` gives what it would have given."""
+        return saved
+
     def step(self, tokens: Tensor, cache: Any, position: Tensor) -> Tensor:
         """tokens [B, input], position [B] -> states [B, D]; position 0 clears the slot's memory."""
         raise NotImplementedError

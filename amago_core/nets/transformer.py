@@ -120,6 +120,13 @@ class KeyValueCache:
         # Entry j holds a token of this rollout iff j <= position; past the window every entry does.
         self._visible = torch.arange(needed, device=position.device) <= position.unsqueeze(1)
 
+    def restore(self, saved: Tensor) -> None:
+        """Takes over the entries of another cache, its dtype and its device."""
+        layers, pair, slots, heads, room, width = self._shape
+        self.store = saved.new_zeros(layers, pair, slots, heads, max(room, saved.shape[4]), width)
+        self.store[..., : saved.shape[4], :] = saved
+        self._slots = self._slots.to(saved.device)
+
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Stores k and v `[B, H, Dh]` and attends over what the slots may see."""
         keys, values = self.store[layer]
@@ -171,6 +178,14 @@ class Transformer(SequenceModel):
     def new_cache(self, slots: int) -> KeyValueCache:
         layers, heads, head_width = self._cache_shape
         return KeyValueCache(layers, slots, heads, head_width, self.window)
+
+    def save_cache(self, cache: KeyValueCache, tokens: int) -> Tensor:
+        return cache.store[..., :tokens, :].clone()  # entries behind are written before they are visible
+
+    def load_cache(self, saved: Tensor) -> KeyValueCache:
+        cache = self.new_cache(saved.shape[2])
+        cache.restore(saved)
+        return cache
 
     def step(self, tokens: Tensor, cache: KeyValueCache, position: Tensor) -> Tensor:
         x = self.positions(self.embed(tokens), position)
