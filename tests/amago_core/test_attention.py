@@ -52,7 +52,7 @@ def test_half_precision_agrees_to_half_precision(lengths: list[int], window: int
 
 
 @pytest.mark.parametrize("body", [attention.reference, attention.sdpa])
-def test_short_sequences_beside_long_ones_stay_finite(body: attention.Attention) -> None:
+def test_u55_short_sequences_beside_long_ones_stay_finite(body: attention.Attention) -> None:
     """No row of the padded grid is fully masked (U55): outputs and gradients are finite."""
     packing = Packing([1, 9, 1])
     inputs = qkv(packing)
@@ -63,7 +63,7 @@ def test_short_sequences_beside_long_ones_stay_finite(body: attention.Attention)
 
 
 @pytest.mark.parametrize("body", [attention.reference, attention.sdpa])
-def test_nothing_leaks_between_sequences(body: attention.Attention) -> None:
+def test_u40_nothing_leaks_between_sequences(body: attention.Attention) -> None:
     """Perturbing one sequence leaves the others bitwise as they were (U40)."""
     packing = Packing([4, 3, 4])
     q, k, v = (x.detach() for x in qkv(packing))
@@ -111,7 +111,7 @@ def test_flash_is_chosen_where_it_runs(fake_flash: Callable[[Callable], None]) -
 @pytest.mark.parametrize(
     "error", [RuntimeError("FlashAttention only supports Ampere GPUs\nmore"), ImportError(), AssertionError()]
 )
-def test_a_broken_flash_falls_back_with_one_line(
+def test_u103_a_broken_flash_falls_back_with_one_line(
     fake_flash: Callable[[Callable], None], wanted: str, error: Exception
 ) -> None:
     def broken(*_: object) -> None:
@@ -129,7 +129,7 @@ def test_a_head_width_that_flash_cannot_take(fake_flash: Callable[[Callable], No
     assert body == "sdpa" and "head width 12" in note
 
 
-def test_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
+def test_u103_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
     fake_flash: Callable[[Callable], None],
 ) -> None:
     fake_flash(lambda *_: pytest.fail("flash was probed"))

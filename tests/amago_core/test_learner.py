@@ -82,7 +82,7 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_forgotten(
     assert learner.skipped == 1 and losses.total.isfinite()
 
 
-def test_a_batch_of_one_transition(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
+def test_u57_a_batch_of_one_transition(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
     agent = make_agent()
     learner = Learner(agent)
     assert learner.update(make_batch(agent, [2])).total.isfinite()
@@ -92,7 +92,7 @@ def test_a_batch_of_one_transition(make_agent: Callable[..., Agent], make_batch:
 
 @pytest.mark.parametrize("space", [spaces.Discrete(4), BOX], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_saved_learner_goes_on_as_if_never_stopped(
+def test_u73_u74_a_saved_learner_goes_on_as_if_never_stopped(
     dtype: str, space: spaces.Space, make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]
 ) -> None:
     settings = {"dropout": 0.1, "warmup_updates": 10, "dtype": dtype}

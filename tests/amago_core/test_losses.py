@@ -234,7 +234,7 @@ def test_the_critic_term_reaches_critics_and_encoder_and_no_policy(
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("model", ["transformer", "gru"])
-def test_a_sequence_adds_the_same_whatever_it_is_batched_with(
+def test_u41_a_sequence_adds_the_same_whatever_it_is_batched_with(
     model: str, make_agent: Callable[..., Agent], make_batch: Callable[..., Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Check 3 (U41): a packed batch is the transition-weighted mean of its sequences, in any order, with frozen

@@ -45,12 +45,12 @@ def test_mean_interval_by_hand():
 
 
 @pytest.mark.parametrize(("values", "kind"), [([], "empty"), ([2.0], "single"), ([1.0, 1.0, 1.0], "degenerate")])
-def test_no_interval_where_there_is_none(values, kind):
+def test_u84_no_interval_where_there_is_none(values, kind):
     interval = stats.mean_interval(values, failed="error")
     assert (interval.low, interval.high, interval.kind) == (None, None, kind)
 
 
-def test_failed_seeds_follow_an_explicit_policy():
+def test_u85_failed_seeds_follow_an_explicit_policy():
     values = [1, NAN, 3]
     excluded = stats.mean_interval(values, failed="exclude")
     assert (excluded.value, excluded.n, excluded.failed) == (2.0, 2, 1)
@@ -77,7 +77,7 @@ def test_aggregates_by_hand():
     assert stats.performance_profile(s, [0, 0.5, 3]) == pytest.approx([5 / 6, 3 / 6, 1 / 6])
 
 
-def test_every_task_weighs_the_same_however_many_runs_it_has():
+def test_u81_every_task_weighs_the_same_however_many_runs_it_has():
     s = scores(a=[1, 1, 1, 1, 1, 1], b=[0])
     assert stats.mean(s) == pytest.approx(0.5)
     assert stats.interquartile_mean(s) == pytest.approx(0.5)
@@ -132,7 +132,7 @@ def test_aggregates_without_an_interval(interval):
     assert interval(scores(a=[0.1] * 3, b=[0.7] * 3)).kind == "degenerate"  # 0.1 is not the mean of three of it
 
 
-def test_bootstrap_is_seeded_and_draws_within_tasks():
+def test_u86_bootstrap_is_seeded_and_draws_within_tasks():
     s = scores(a=[0, 1, 2], b=[10, 20])
     first, again = (stats.bootstrap(s, stats.interquartile_mean) for _ in range(2))
     assert first == again

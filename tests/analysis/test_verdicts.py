@@ -46,7 +46,7 @@ def test_laptop_runs_never_judge_a_paper_claim(write_tmaze):
         ([], "inconclusive"),
     ],
 )
-def test_solved_share(write_tmaze, at_100, outcome):
+def test_u120_solved_share(write_tmaze, at_100, outcome):
     root = write_tmaze({(10, "amago"): ONES, (30, "amago"): ONES, (100, "amago"): at_100})
     assert verdict(root, "T1-laptop").outcome == outcome
 
