@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--task", metavar="TASK", help="Task id, see `amago-bench list`.")
-@click.option("--env", "env_id", metavar="ID", help="Any registered gymnasium environment instead of a task.")
+@click.option("--env", "env_id", metavar="ID", help="A gymnasium environment instead: Id-v0 or module:Id-v0.")
 @click.option("--agent", default="amago", show_default=True, help="Agent id, or my_module:MyAgent.")
 @options.tier()
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -36,6 +36,9 @@ def run(
     replace: bool, threads: int, tensorboard: bool, wandb: bool, quiet: bool, root: Path | None,
 ) -> None:  # fmt: skip
     """Train an agent on a task, evaluate it, write its rows.
+
+    An environment of --env plays in a worker process, which cannot take the run along. AMAGO_BENCH_WORKERS sets how
+    many (0: it plays in this one, which is faster), AMAGO_BENCH_ENV_TIMEOUT how many seconds a step may take (60).
 
     \b
     amago-bench run --task long_term_memory/tmaze/passive-10 --agent amago

@@ -1,6 +1,8 @@
 """Statistics against numbers worked out by hand."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -201,3 +203,10 @@ def test_holm_by_hand():
     assert stats.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert stats.holm([0.9, 0.8]) == [1.0, 1.0]
     assert stats.holm([]) == []
+
+
+def test_u106_the_statistics_need_numpy_and_scipy_only():
+    code = "import sys, analysis.stats; print(*sorted({m.split('.')[0] for m in sys.modules} & set(sys.argv[1:])))"
+    others = ["pandas", "arch", "rliable", "statsmodels", "sklearn", "matplotlib", "seaborn", "torch"]
+    said = subprocess.run([sys.executable, "-c", code, *others], capture_output=True, text=True, check=True)
+    assert said.stdout == "\n"
