@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from amago_core.config import Config
 from amago_core.nets.layers import EnsembleLinear, activation, mlp
@@ -46,12 +45,8 @@ class Critics(nn.Module):
         self.rest = nn.Sequential(*rest)  # [C, M, hidden] -> [C, M, outputs]
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [M, inputs] (the same for all members) -> [C, M, outputs]."""
-        members, inputs, width = self.first.weight.shape
-        # All members read the same input: one wide product instead of C small ones.
-        weight = self.first.weight.transpose(1, 2).reshape(members * width, inputs)
-        wide = F.linear(x, weight, self.first.bias.flatten())
-        q: Tensor = self.rest(wide.view(-1, members, width).transpose(0, 1))  # [M, C W] -> [C, M, W]
+        """x [M, inputs], the same for all members -> [C, M, outputs]."""
+        q: Tensor = self.rest(self.first(x.expand(len(self.first.weight), -1, -1)))
         return q
 
 
@@ -89,12 +84,12 @@ class Heads(nn.Module):
 
 
 def clipped_softmax(logits: Tensor) -> Tensor:
-    """Probabilities kept in [0.001, 0.99] and normalised again, with gradient through the divisor (A.5).
+    """Logits [M, A, ...] -> probabilities in [0.001, 0.99], normalised again with gradient through the divisor (A.5).
 
     The clip keeps the entropy above a floor; a clipped entry passes no gradient (pitfall 60).
     """
-    clipped = logits.softmax(dim=-1).clamp(0.001, 0.99)
-    return clipped / clipped.sum(dim=-1, keepdim=True)
+    clipped = logits.softmax(dim=1).clamp(0.001, 0.99)
+    return clipped / clipped.sum(dim=1, keepdim=True)
 
 
 class DiscreteHeads(Heads):
@@ -111,29 +106,30 @@ class DiscreteHeads(Heads):
         self.critics = Critics(config, config.width, discounts * actions)
         self._copy_targets()
 
+    # Actions stand before discounts: sums over them then run along contiguous rows, several times faster.
+
     def _table(self, critics: Critics, state: Tensor) -> Tensor:
-        return critics(state).view(-1, len(state), self.discounts, self.actions)  # [C, M, G A] -> [C, M, G, A]
+        return critics(state).view(-1, len(state), self.actions, self.discounts)  # [C, M, A G] -> [C, M, A, G]
 
     def _probabilities(self, actor: nn.Module, state: Tensor) -> Tensor:
-        return clipped_softmax(actor(state).float().view(-1, self.discounts, self.actions))  # [M, G, A]
+        return clipped_softmax(actor(state).float().view(-1, self.actions, self.discounts))  # [M, A, G]
 
     def bootstrap(self, state: Tensor) -> Tensor:
         probabilities = self._probabilities(self.target_actor, state)
-        return (self._table(self.target_critics, state) * probabilities).sum(-1).transpose(0, 1)
+        return (self._table(self.target_critics, state) * probabilities).sum(2).transpose(0, 1)
 
     def evaluate(self, state: Tensor, action: Tensor) -> Evaluation:
-        table = self._table(self.critics, state)  # [C, M, G, A]
+        table = self._table(self.critics, state)  # [C, M, A, G]
         probabilities = self._probabilities(self.actor, state)
-        index = action.long().view(-1, 1, 1).expand(-1, self.discounts, 1)  # [M, G, 1]
-        taken = table.gather(-1, index.expand(len(table), -1, -1, -1)).squeeze(-1)
+        rows = torch.arange(len(state), device=state.device)
         return Evaluation(
-            taken=taken.transpose(0, 1),
-            policy=(table.detach() * probabilities).sum(-1).transpose(0, 1),
-            log_prob=probabilities.gather(-1, index).squeeze(-1).log(),
+            taken=table[:, rows, action.long()].transpose(0, 1),
+            policy=(table.detach() * probabilities).sum(2).transpose(0, 1),
+            log_prob=probabilities[rows, action.long()].log(),
         )
 
     def policy(self, state: Tensor) -> Tensor:
-        return clipped_softmax(self.actor(state).view(-1, self.discounts, self.actions)[:, -1])
+        return clipped_softmax(self.actor(state).view(-1, self.actions, self.discounts)[..., -1])
 
     def act(self, policy: Tensor, rng: np.random.Generator, sample: bool) -> npt.NDArray[np.generic]:
         probabilities: Array = policy.cpu().numpy()

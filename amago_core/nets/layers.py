@@ -76,25 +76,26 @@ class SigmaLinear(nn.Module):
         self._folded: tuple[tuple[int, ...], Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):  # acting folds in float32, learning must see the same sigma
-            weight = self._effective_weight()
-        return F.linear(x, weight, self.bias)
+        acting = not (self.training or torch.is_grad_enabled())
+        return F.linear(x, self._folded_weight() if acting else self._scaled_weight(), self.bias)
 
-    def _effective_weight(self) -> Tensor:
-        if self.training:
-            self._folded = None
-            with torch.no_grad():
-                self.u.copy_(F.normalize(self.weight @ self.v, dim=0))
-                self.v.copy_(F.normalize(self.weight.T @ self.u, dim=0))
+    def _scaled_weight(self) -> Tensor:
+        with torch.autocast(self.weight.device.type, enabled=False):  # acting scales in float32, learning must too
+            if self.training:
+                with torch.no_grad():
+                    self.u.copy_(F.normalize(self.weight @ self.v, dim=0))
+                    self.v.copy_(F.normalize(self.weight.T @ self.u, dim=0))
             # Copies, because the next forward overwrites the buffers before this one's backward may have run.
             return self.weight * (self.gamma / (self.u.clone() @ self.weight @ self.v.clone()))
-        if torch.is_grad_enabled():
-            return self.weight * (self.gamma / (self.u @ self.weight @ self.v))
-        # Acting calls this once per step with the same weights: fold them once. PyTorch counts in-place changes of
-        # a tensor, so an optimiser step or a loaded checkpoint is noticed.
+
+    def _folded_weight(self) -> Tensor:
+        """Acting calls this once per step with the same weights, so they are scaled once.
+
+        PyTorch counts the in-place changes of a tensor: an optimiser step or a loaded checkpoint is noticed.
+        """
         version = tuple(t._version for t in (self.weight, self.gamma, self.u, self.v))
         if self._folded is None or self._folded[0] != version:
-            self._folded = version, self.weight * (self.gamma / (self.u @ self.weight @ self.v))
+            self._folded = version, self._scaled_weight()
         return self._folded[1]
 
 

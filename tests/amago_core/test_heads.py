@@ -54,10 +54,10 @@ def test_clip_and_gradient_are_those_of_the_paper_code(scale: float) -> None:
 
 @pytest.mark.parametrize(("actions", "largest"), [(2, 0.999), (4, 0.997), (144, 0.874)])
 def test_the_largest_probability_and_no_gradient_when_saturated(actions: int, largest: float) -> None:
-    logits = torch.zeros(actions)
-    logits[0] = 30.0
+    logits = torch.zeros(1, actions)
+    logits[0, 0] = 30.0
     logits.requires_grad_()
-    probabilities = clipped_softmax(logits)
+    probabilities = clipped_softmax(logits)[0]
     assert probabilities[0].item() == pytest.approx(largest, abs=5e-4)
     (gradient,) = torch.autograd.grad(probabilities[0].log(), logits)
     assert not gradient.any()  # pitfall 60
@@ -78,8 +78,8 @@ def test_the_mode_of_a_discrete_policy(discrete: DiscreteHeads) -> None:
 
 def test_acting_uses_the_policy_of_the_last_discount(discrete: DiscreteHeads, continuous: ContinuousHeads) -> None:
     state = states(5)
-    logits = discrete.actor(state).view(5, 3, 4)  # two discounts and gamma, last
-    torch.testing.assert_close(discrete.policy(state), clipped_softmax(logits[:, 2]))
+    logits = discrete.actor(state).view(5, 4, 3)  # two discounts and gamma, last
+    torch.testing.assert_close(discrete.policy(state), clipped_softmax(logits[..., 2]))
     mean, log_std = continuous.actor(state).view(5, 3, 4)[:, 2].chunk(2, dim=-1)
     torch.testing.assert_close(continuous.policy(state)[0], mean)
     torch.testing.assert_close(continuous.policy(state)[1], -5 + 3.5 * (log_std.tanh() + 1))
@@ -89,7 +89,7 @@ def test_the_expectation_over_actions_is_exact(discrete: DiscreteHeads) -> None:
     """Q(s, policy) is the probability-weighted sum of Q(s, a) over all a, for every critic and discount."""
     state = states(5)
     each = torch.stack([discrete.evaluate(state, torch.full((5,), a)).taken for a in range(4)], dim=-1)  # [M, C, G, A]
-    probabilities = clipped_softmax(discrete.actor(state).view(5, 1, 3, 4))
+    probabilities = clipped_softmax(discrete.actor(state).view(5, 4, 3)).transpose(1, 2).unsqueeze(1)  # [M, 1, G, A]
     evaluation = discrete.evaluate(state, torch.tensor([0, 1, 2, 3, 0]))
     torch.testing.assert_close(evaluation.policy, (each * probabilities).sum(-1))
     torch.testing.assert_close(evaluation.log_prob[1], probabilities[1, 0, :, 1].log())
@@ -142,7 +142,7 @@ def test_the_split_first_layer_is_the_layer_on_the_joined_input(continuous: Cont
     torch.testing.assert_close(continuous(state, action.unsqueeze(1)), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_one_wide_product_is_the_members_one_by_one(discrete: DiscreteHeads) -> None:
+def test_the_ensemble_is_its_members_one_by_one(discrete: DiscreteHeads) -> None:
     state = states(5)
     expected = torch.stack([member(discrete.critics, c, state) for c in range(4)])
     torch.testing.assert_close(discrete.critics(state), expected, rtol=1e-4, atol=1e-5)

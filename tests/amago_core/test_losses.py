@@ -117,6 +117,9 @@ class TwoPass:
         return p.w * old / sigma, (old * p.b + p.mean - mean) / sigma, mean, sigma
 
     def outputs(self, actor: torch.nn.Module, state: Tensor) -> Tensor:
+        """[M, G, A] or [M, G, 2 A]: the outputs of the actor are [A, G] for discrete and [G, 2 A] for continuous."""
+        if self.agent.actions.discrete:
+            return actor(state).view(len(state), -1, 3).transpose(1, 2)
         return actor(state).view(len(state), 3, -1)
 
     def sampled(self, actor: torch.nn.Module, state: Tensor) -> Tensor:
@@ -154,7 +157,7 @@ class TwoPass:
 
     def table(self, state: Tensor, critics: torch.nn.Module | None = None) -> Tensor:
         critics = critics or self.agent.heads.critics
-        members = [self.member(critics, c, state).view(-1, 3, 4) for c in range(self.config.critics)]
+        members = [self.member(critics, c, state).view(-1, 4, 3).mT for c in range(self.config.critics)]
         return torch.stack(members, 1)  # [M, C, G, A]
 
     def q(self, critics: torch.nn.Module, state: Tensor, action: Tensor) -> Tensor:
