@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 FORMAT = 1  # of the folder and of what AMAGO and the harness put in; another one is refused
 KEPT = 2
@@ -99,6 +98,8 @@ def verify(folder: Path) -> None:
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
     """Writes nested mappings and lists of tensors, NumPy arrays (which come back as tensors), numbers and texts."""
+    import torch  # here, since a run without it has checkpoints too
+
     buffer = io.BytesIO()  # torch reports a full disk as a failed assertion about positions
     torch.save(_as_tensors(state), buffer)
     write_file(path, buffer.getvalue())
@@ -106,6 +107,8 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 
 def load_state(path: Path) -> dict[str, Any]:
     """What `save_state` wrote, on the CPU. PyTorch's safe loader refuses what would run code (case U73)."""
+    import torch
+
     state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
     return state
 
@@ -119,6 +122,8 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def _as_tensors(value: Any) -> Any:
+    import torch
+
     if isinstance(value, Mapping):
         return {key: _as_tensors(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

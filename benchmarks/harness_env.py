@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from amago_core.seeding import child
 from benchmarks.agents.protocol import ContractError
+from benchmarks.rollout_log import RolloutLog
 from benchmarks.slots import SlotFault
 from results.errors import UserError
 
@@ -47,6 +48,7 @@ class HarnessEnv(VectorWrapper):
       present one; `needs_reset`, bool [B], marks the slots that are done.
     - Rewards are float32 [B], flags bool [B], `infos["inner_reset"]` is always there, observations are fresh
       contiguous arrays of the declared dtype.
+    - In training, `state` says where all slots stand, and `restore` brings a fresh environment there.
 
     Raises `EnvironmentFault` where the environment, and `ContractError` where the agent, breaks its side.
     """
@@ -70,6 +72,8 @@ class HarnessEnv(VectorWrapper):
         self._no_inner_reset = np.zeros(self.num_envs, bool)
         self._no_inner_reset.flags.writeable = False  # shared by all steps
         self._bounds = _bounds(self.action_space)
+        logged = role == "train" and self._bounds is not None
+        self._log = RolloutLog(self.action_space, self.num_envs) if logged else None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin the next rollout of the slots in `options["reset_mask"]` (bool [B]; without it, of all slots)."""
@@ -77,6 +81,10 @@ class HarnessEnv(VectorWrapper):
             raise ContractError(f"task {self.task.id}: reset() got a seed; the harness seeds every rollout itself")
         options = dict(options or {})  # gymnasium pops the mask
         mask = options.setdefault("reset_mask", np.ones(self.num_envs, bool))
+        if unknown := options.keys() - {"reset_mask", "instance"}:
+            raise ContractError(
+                f"task {self.task.id}: reset() got the option {min(unknown)!r}; the harness has reset_mask and instance"
+            )
         slots = np.flatnonzero(mask)
         self._begin_rollouts(slots)
         seeds: list[int | None] = [None] * self.num_envs
@@ -87,7 +95,10 @@ class HarnessEnv(VectorWrapper):
         if "instance" in infos:
             self.instance[slots] = np.asarray(infos["instance"])[slots]
             self._check_instance(slots, options.get("instance"))
-        return self._observation(self.observation_space, observation), infos | {"inner_reset": self._no_inner_reset}
+        observation = self._observation(self.observation_space, observation)
+        if self._log is not None:
+            self._log.begin(slots, options.get("instance"), observation)
+        return observation, infos | {"inner_reset": self._no_inner_reset}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One step of every slot; the observation of a slot that is done is the last of its rollout."""
@@ -102,8 +113,10 @@ class HarnessEnv(VectorWrapper):
         terminated = self._flags(terminated, "terminated")
         truncated = (self._flags(truncated, "truncated") | (self.t >= self.task.horizon)) & ~terminated
         self.needs_reset = terminated | truncated
-        observation = self._observation(self.observation_space, observation)
-        return observation, self._reward(reward), terminated, truncated, self._infos(infos)
+        observation, reward = self._observation(self.observation_space, observation), self._reward(reward)
+        if self._log is not None:
+            self._log.add(self.t - 1, actions, observation, reward)
+        return observation, reward, terminated, truncated, self._infos(infos)
 
     def __del__(self) -> None:
         """Leaves the wrapped environment open, to be used again; gymnasium before 1.2 would close it here."""
@@ -117,6 +130,58 @@ class HarnessEnv(VectorWrapper):
         self.t[slots] = 0
         self.needs_reset[slots] = False
         self.instance[slots] = -1
+
+    # --- to go on in another process ---------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Where every slot stands: the number of its rollout, and the actions that lead there from its reset."""
+        state = {name: getattr(self, name).copy() for name in ("rollouts", "t", "needs_reset")}
+        state["env_steps"] = np.array(self.env_steps)
+        if self._log is not None:
+            state |= {"asked": self._log.asked, "checksum": self._log.checksum}
+            state["actions"] = self._log.actions[: int(self.t.max())]
+        return state
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> str:
+        """Play the rollouts under way again, and return why that did not lead there; then every slot needs a reset."""
+        for slot, number in enumerate(state["rollouts"].tolist()):
+            self._upcoming[slot] = rollout_seeds(self._root, self.role, slot, max(number - 1, 0) // BLOCK)
+        try:
+            problem = self._replay(state)
+        except UserError as error:
+            problem = str(error)
+        self.env_steps, self.rollouts = int(state["env_steps"]), state["rollouts"].copy()
+        self.needs_reset = np.ones(self.num_envs, bool) if problem else state["needs_reset"].copy()
+        return problem
+
+    def _replay(self, state: Mapping[str, np.ndarray]) -> str:
+        """All slots step together, so each begins as late as its rollout is shorter than the longest.
+
+        Until then it does what the longest does, and begins again where that ends its rollout.
+        """
+        alive = ~state["needs_reset"]
+        if self._log is None:
+            return "" if not alive.any() else "its actions are no arrays, which are not logged"
+        t, actions = np.where(alive, state["t"], 0), state["actions"]
+        longest, leader, slots = int(t.max()), int(t.argmax()), np.arange(self.num_envs)
+        for step in range(longest + 1):
+            own = step - (longest - t)  # timestep of each slot's own rollout, below 0: not begun
+            self._begin_again(self.needs_reset | (own == 0), state)
+            if step < longest:
+                begun = (own >= 0).reshape(-1, *[1] * (actions.ndim - 2))
+                self.step(np.where(begun, actions[np.maximum(own, 0), slots], actions[step, leader]))
+                if (self.needs_reset & (own >= 0)).any():
+                    return "a rollout ended earlier than before"
+        same = self._log.checksum == state["checksum"]
+        return "" if same[alive].all() else "the same seed and actions gave other observations or rewards"
+
+    def _begin_again(self, mask: np.ndarray, state: Mapping[str, np.ndarray]) -> None:
+        """Reset slots to the start of the rollout that `state` has of them."""
+        self.rollouts[mask] = np.maximum(state["rollouts"][mask] - 1, 0)
+        chosen = state["asked"] >= 0
+        for part, options in ((mask & chosen, {"instance": np.maximum(state["asked"], 0)}), (mask & ~chosen, {})):
+            if part.any():
+                self.reset(options={"reset_mask": part, **options})
 
     # --- what the agent hands in -------------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ class TensorBoard:
     Without torch's wrapper, which would import torch for agents that have none. Raises UserError for a failed write.
     """
 
-    def __init__(self, folder: Path) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
+    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -36,6 +36,8 @@ class TensorBoard:
             self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115 (closed by `close`)
         self._records = RecordWriter(self._file)
         self._write(file_version="brain.Event:2")
+        if resumed_at is not None:  # what was written past this step before the run was stopped is not shown
+            self._write(step=resumed_at + 1, session_log=SessionLog(status=SessionLog.START))
 
     def scalars(self, values: Mapping[str, float], env_steps: int) -> None:
         summary = self._summary(value=[self._summary.Value(tag=tag, simple_value=v) for tag, v in values.items()])

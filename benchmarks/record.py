@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import resource
 import subprocess
@@ -31,9 +32,21 @@ EVERY_S = 0.5  # between two writes of progress.json: an agent may reach safe po
 
 
 class Recorder:
-    """Owns the files of one run's folder; a context manager. `say` gets each line that a watching person wants."""
+    """Owns the files of one run's folder; a context manager. `say` gets each line that a watching person wants.
 
-    def __init__(self, planned: Plan, *, tensorboard: bool, wandb: bool, say: Callable[[str], object]) -> None:
+    `state` is what `state()` gave at the safe point that the run goes on from: rows written later are cut off, since
+    they will be written again.
+    """
+
+    def __init__(
+        self,
+        planned: Plan,
+        *,
+        tensorboard: bool,
+        wandb: bool,
+        say: Callable[[str], object],
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         self._plan, self._say = planned, say
         self._start = time.perf_counter()
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -43,20 +56,28 @@ class Recorder:
         self._progress, self._env_steps = Progress(), 0
         self._evaluate_s, self._written = 0.0, 0.0
         self._last_return: float | None = None
+        self._notes: list[str] = []  # for the column message
         folder = planned.folder
+        if state is not None:
+            self._restore(state)
         with ExitStack() as stack:  # closes what is open if a later line fails
             self._log = stack.enter_context(open(folder / "log.txt", "ab", buffering=0))
             self._tables = {
                 name: stack.enter_context(TableWriter(folder / f"{name}.csv", name))
                 for name in ("runs", "curves", "episodes")
             }
-            self._mirrors: list[Mirror] = [TensorBoard(folder / "tensorboard")] if tensorboard else []
+            self._mirrors: list[Mirror] = []
+            if tensorboard:
+                self._mirrors.append(TensorBoard(folder / "tensorboard", state and self._env_steps))
             if wandb:
                 self._mirrors.append(WandB(folder, planned.run_id, planned.config))
             for mirror in self._mirrors:
                 stack.callback(mirror.close)
-            self.log(f"{planned.run_id} begins")
-            self.status("running")
+            if state is None:
+                self.log(f"{planned.run_id} begins")
+                self.status("running")
+            else:
+                self.tell(f"{planned.run_id} goes on from step {self._env_steps} of {planned.budget.env_steps}")
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Recorder:
@@ -69,6 +90,48 @@ class Recorder:
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
         with naming(self._plan.folder / "log.txt"):
             self._log.write(line.encode(errors="backslashreplace"))
+
+    def tell(self, text: str) -> None:
+        """A line for the log and for a watching person."""
+        self.log(text)
+        self._say(text)
+
+    def note(self, text: str) -> None:
+        """Something that a reader of the final row has to know."""
+        self._notes.append(text)
+        self.tell(text)
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON, for `__init__`. Makes the rows durable."""
+        return {
+            "sizes": {name: table.sync() for name, table in self._tables.items()},
+            "progress": [self._progress.updates, self._progress.tokens],
+            "seconds": [self._progress.collect_s, self._progress.learn_s, self._evaluate_s, self._wall_s()],
+            "env_steps": self._env_steps,
+            "last_return": self._last_return,
+            "notes": self._notes,
+            "started": self._started,
+            "made_with": self._made_with(),
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        for name, size in state["sizes"].items():
+            path = self._plan.folder / f"{name}.csv"
+            with naming(path):
+                os.truncate(path, size)
+        collect_s, learn_s, self._evaluate_s, wall_s = state["seconds"]
+        self._progress = Progress(*state["progress"], collect_s, learn_s)
+        self._start -= wall_s
+        self._env_steps, self._last_return = state["env_steps"], state["last_return"]
+        self._notes, self._started = list(state["notes"]), state["started"]
+        for name, before in state["made_with"].items():
+            if (now := self._made_with()[name]) != before:
+                self._notes.append(f"from step {self._env_steps} on with {name} {now}, before with {before}")
+
+    @staticmethod
+    def _made_with() -> dict[str, str]:
+        """What can change numbers and is no part of a run's identity."""
+        return {"torch": version("torch"), "numpy": version("numpy"), "python": platform.python_version()}
 
     def describe(self, description: Mapping[str, Any]) -> None:
         """What the agent says of itself, for the columns parameters, device, attention and dtype."""
@@ -104,8 +167,7 @@ class Recorder:
             f"{self._plan.run_id}  {self._env_steps} of {self._plan.budget.env_steps} steps  "
             f"return {summary.return_mean:.3f} over {summary.rollouts} rollouts{' (final)' if final else ''}"
         )
-        self.log(line)
-        self._say(line)
+        self.tell(line)
 
     def status(self, status: Status, message: str = "") -> None:
         """A row of the table of runs; the last one counts."""
@@ -113,7 +175,7 @@ class Recorder:
         row = Run(
             **self._keys(),
             status=status,
-            message=message,
+            message="; ".join(filter(None, (message, *self._notes))),
             commit=self._commit,
             dirty=self._dirty,
             config=json.dumps(self._plan.config, sort_keys=True, separators=(",", ":")),

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from amago_core.seeding import child
+from benchmarks import checkpoint
 from benchmarks.agents import agent_id, check_agent, configuration, make_agent, parse_agent
-from benchmarks.agents.protocol import Agent, AgentSpec, ContractError, Progress
+from benchmarks.agents.protocol import Agent, AgentSpec, CannotResume, ContractError, Progress
+from benchmarks.checkpoint import Point, differences, newest_point, save_point
 from benchmarks.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
 from benchmarks.mirror import check_wandb
+from benchmarks.owner import LOCK, Stop, owned
 from benchmarks.record import Recorder
 from benchmarks.task import Budget, Task
 from results.errors import UserError
@@ -34,6 +38,7 @@ from results.store import read_table, results_root, run_folder
 from results.tablefile import replace_file
 
 IDLE_YIELDS = 10_000  # safe points in a row without an environment step: the agent will never use its budget up
+TO_GO_ON = ("checkpoints", "scratch")  # what a finished run has no use for
 
 
 @dataclass(frozen=True)
@@ -146,26 +151,46 @@ def run(
 ) -> Path:
     """Train an agent on a task, evaluate it, write its rows; return the run's folder.
 
-    A finished run is left as it is. An interrupted or failed one starts afresh. Raises UserError for an unknown name,
-    and where the folder holds a run of another configuration or protocol, unless `replace`; what stops the run is
-    raised again after it has been written to the run's table.
+    A finished run is left as it is. One that was stopped, in whatever way, goes on from its newest checkpoint and ends
+    with the rows that it would have had; without one it starts afresh. Raises UserError for an unknown name, for a
+    run that another process is making, and where the folder holds a run of another configuration or protocol, unless
+    `replace`; what stops the run is raised again after it has been written to the run's table.
     """
     planned = plan(task, agent, tier, seed, settings, root=root, threads=threads)
     if wandb:
         check_wandb()  # before anything is cleared away
     if not replace and _is_finished(planned):
+        if any((planned.folder / name).exists() for name in TO_GO_ON):  # it was killed right at its end
+            _tidy(planned.folder)
         say(f"{planned.run_id} is finished already: {planned.folder}")
         return planned.folder
-    # Exact resume (DESIGN idea 7) will go on from checkpoint/ here instead of clearing an unfinished run away.
-    if planned.folder.exists():
-        shutil.rmtree(planned.folder)
-    _write_json(planned.folder / "protocol.json", planned.protocol)
-    _write_json(planned.folder / "config.json", _identity(planned))
-    with Recorder(planned, tensorboard=tensorboard, wandb=wandb, say=say) as record:
+    with owned(planned.folder):
+        if not replace and _is_finished(planned):  # by the process that held it until now
+            return planned.folder
+        recorder = partial(Recorder, planned, tensorboard=tensorboard, wandb=wandb, say=say)
+        point = None if replace else newest_point(planned.folder, _identity(planned), say)
         try:
-            message = _Training(planned, record).run()
+            _make(planned, recorder, point)
+        except CannotResume as problem:
+            say(f"{problem}; the run starts afresh")
+            _make(planned, recorder, None)
+    return planned.folder
+
+
+def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None) -> None:
+    """The run, from a checkpoint or from nothing to its end."""
+    folder = planned.folder
+    if point is None:
+        _clear(folder)
+        _write_json(folder / "protocol.json", planned.protocol)
+        _write_json(folder / "config.json", _identity(planned))
+    with recorder(state=point and point.harness["recorder"]) as record:
+        training = _Training(planned, record)
+        try:
+            message = training.run(point)
         except KeyboardInterrupt:
-            record.status("interrupted", "interrupted; the same command starts it again")
+            then = "goes on" if training.saved else "starts it again"
+            record.status("interrupted", f"interrupted; the same command {then}")
             raise
         except BaseException as error:
             with contextlib.suppress(UserError):  # of a full disk: the first error is the one to show
@@ -173,8 +198,23 @@ def run(
                 record.status("failed", f"{type(error).__name__}: {error}")
             raise
         record.status("finished", message)
-    seal(planned.folder, ["runs.csv", "curves.csv", "episodes.csv", "config.json", "protocol.json"])
-    return planned.folder
+    _tidy(folder)
+
+
+def _tidy(folder: Path) -> None:
+    """What is done once a run is finished."""
+    seal(folder, ["runs.csv", "curves.csv", "episodes.csv", "config.json", "protocol.json"])
+    for name in TO_GO_ON:
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _clear(folder: Path) -> None:
+    """Deletes all but the lock, which is held."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 class _Training:
@@ -184,48 +224,98 @@ class _Training:
         self._plan, self._record = planned, record
         self._returns: list[float] = []  # of the evaluations so far
         self._reached = 0  # marks, which number the evaluations; a safe point may pass several
+        self._stop = Stop()
+        self._next_s = time.perf_counter() + checkpoint.CHECKPOINT_S
+        self.saved = False  # whether there is a checkpoint to go on from
 
-    def run(self) -> str:
+    def run(self, point: Point | None) -> str:
         """Returns why training ended before its budget, or nothing."""
         task, budget = self._plan.task, self._plan.budget
         scratch = self._plan.folder / "scratch"
-        scratch.mkdir()
+        scratch.mkdir(exist_ok=True)
         root = child(self._plan.seed, task.id)
         with contextlib.ExitStack() as stack:
-            stack.callback(shutil.rmtree, scratch)
             raw = stack.enter_context(contextlib.closing(task.make(budget.num_envs)))
             arena = stack.enter_context(contextlib.closing(task.make(SLOTS)))
             agent = make_agent(self._plan.base, self._plan.spec(raw, scratch))
+            if not _resumes(agent):
+                stack.callback(shutil.rmtree, scratch)
             if "torch" in sys.modules:  # whichever agent brought it; nothing is imported for the sake of this line
                 sys.modules["torch"].set_num_threads(self._plan.threads)
             self._record.describe(agent.describe() if hasattr(agent, "describe") else {})
-            message = self._learn(agent, HarnessEnv(raw, task, root, "train"), child(root, "agent"), arena)
+            envs = HarnessEnv(raw, task, root, "train")
+            if point is not None:
+                self._resume(point, agent, envs)
+            message = self._learn(agent, envs, child(root, "agent"), arena)
             save_checkpoint(agent, self._plan.folder / "checkpoint")
             self._evaluate(agent, arena, final=True, index=self._reached)
         return message
 
+    def _resume(self, point: Point, agent: Agent, envs: HarnessEnv) -> None:
+        """Raises CannotResume where the agent says so, UserError where it cannot read what an agent saved."""
+        self.saved = True
+        self._returns, self._reached = point.harness["returns"], point.harness["reached"]
+        try:
+            agent.load(point.agent)
+        except CannotResume:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UserError(f"{point.agent} cannot be loaded ({what}); give --replace to run anew") from error
+        if problem := envs.restore(point.environments):
+            self._record.note(
+                f"at step {envs.env_steps} the rollouts under way were begun anew after a stop: "
+                f"the environment does not replay ({problem})"
+            )
+
     def _learn(self, agent: Agent, envs: HarnessEnv, seeds: np.random.SeedSequence, arena: VectorEnv) -> str:
         """Learn until the budget is used up, the task is solved, or the agent has learnt all it can."""
-        budget = self._plan.budget
-        marks = [budget.env_steps * k // budget.evaluations for k in range(1, budget.evaluations)]
         points = agent.learn(envs, seeds)
         if not isinstance(points, Iterator):
             raise ContractError(f"learn() must return an iterator (write it with yield), not {type(points).__name__}")
         with contextlib.ExitStack() as stack:
             if isinstance(points, Generator):
                 stack.callback(points.close)
+            if _resumes(agent):
+                stack.enter_context(self._stop.listening(self._record.tell))
             for progress in self._safe_points(points, envs):
                 self._record.progress(progress, envs.env_steps)
-                if envs.env_steps >= budget.env_steps:
-                    self._reached = len(marks)
-                    return ""
-                passed = sum(envs.env_steps >= mark for mark in marks)
-                if passed > self._reached:
-                    self._reached = passed
-                    self._evaluate(agent, arena, final=False, index=passed - 1)
-                    if self._is_solved():
-                        return f"solved: two evaluations in a row returned {budget.stop_return:g} or more"
+                if (reason := self._reason_to_end(agent, envs, arena)) is not None:
+                    return reason
+                if _resumes(agent) and (progress.checkpoint or self._stop.asked or time.perf_counter() > self._next_s):
+                    self._save(agent, envs)
+                if self._stop.asked:
+                    raise KeyboardInterrupt
         return f"learn() ended by itself after {envs.env_steps} steps"
+
+    def _reason_to_end(self, agent: Agent, envs: HarnessEnv, arena: VectorEnv) -> str | None:
+        """Evaluates where a mark has been passed. An empty reason: the budget is used up."""
+        budget = self._plan.budget
+        marks = [budget.env_steps * k // budget.evaluations for k in range(1, budget.evaluations)]
+        if envs.env_steps >= budget.env_steps:
+            self._reached = len(marks)
+            return ""
+        passed = sum(envs.env_steps >= mark for mark in marks)
+        if passed > self._reached:
+            self._reached = passed
+            self._evaluate(agent, arena, final=False, index=passed - 1)
+            if self._is_solved():
+                return f"solved: two evaluations in a row returned {budget.stop_return:g} or more"
+        return None
+
+    def _save(self, agent: Agent, envs: HarnessEnv) -> None:
+        started = time.perf_counter()
+        harness = {
+            "identity": _identity(self._plan),
+            "reached": self._reached,
+            "returns": self._returns,
+            "recorder": self._record.state(),
+        }
+        save_point(self._plan.folder, agent, harness, envs.state())
+        self.saved = True
+        ended = time.perf_counter()
+        self._next_s = ended + max(checkpoint.CHECKPOINT_S, (ended - started) / checkpoint.SHARE)
+        self._record.log(f"checkpoint at step {envs.env_steps}, {ended - started:.3f} s")
 
     def _safe_points(self, points: Iterator[Any], envs: HarnessEnv) -> Iterator[Progress]:
         """The agent's safe points, checked: at least one, each a Progress, and steps taken between them."""
@@ -274,10 +364,8 @@ def _is_finished(planned: Plan) -> bool:
     config, table = planned.folder / "config.json", planned.folder / "runs.csv"
     if not config.exists() and not table.exists():
         return False
-    before, now = _flat(read_json(check(config))), _flat(json.loads(json.dumps(_identity(planned))))
-    if changed := sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)):
-        shown = "; ".join(f"{key}: {json.dumps(before.get(key))} -> {json.dumps(now.get(key))}" for key in changed)
-        raise UserError(f"{planned.folder} holds a run with another {shown}; give --replace to delete it and run anew")
+    if changed := differences(read_json(check(config)), _identity(planned)):
+        raise UserError(f"{planned.folder} holds a run with another {changed}; give --replace to run anew")
     rows = read_table(check(table), "runs") if table.exists() else []
     return bool(rows) and rows[-1].status == "finished"
 
@@ -287,12 +375,8 @@ def _identity(planned: Plan) -> dict[str, Any]:
     return {"run_id": planned.run_id, **names, "protocol": protocol_id(planned.protocol), **planned.config}
 
 
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"agent": {"width": 64}} -> {"agent.width": 64}, so that a difference names the one key it is in."""
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+def _resumes(agent: Agent) -> bool:
+    return bool(getattr(agent, "resumes", False))
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

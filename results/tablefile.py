@@ -72,6 +72,12 @@ class TableWriter:
                 self._file.truncate(end)
                 raise
 
+    def sync(self) -> int:
+        """Makes all rows durable; the size of the file, in bytes."""
+        with naming(self.path):
+            os.fsync(self._file.fileno())
+        return self._file.seek(0, io.SEEK_END)
+
     def close(self) -> None:
         self._file.close()
 

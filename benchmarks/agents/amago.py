@@ -12,11 +12,13 @@ from gymnasium.vector import VectorEnv
 
 from amago_core.acting import Actor
 from amago_core.agent import Agent
+from amago_core.checkpoint import load_state, save_state
 from amago_core.config import Rollout
+from amago_core.replay import ReplayDamaged
 from amago_core.seeding import child
 from amago_core.train import Trainer
 from benchmarks.agents.presets import configure
-from benchmarks.agents.protocol import AgentSpec, Progress, VectorStep
+from benchmarks.agents.protocol import AgentSpec, CannotResume, Progress, VectorStep
 
 
 class Amago:
@@ -27,6 +29,8 @@ class Amago:
         preset: a key of `presets.PRESETS`.
     """
 
+    resumes = True
+
     def __init__(self, spec: AgentSpec, preset: str = "amago") -> None:
         torch.set_num_threads(spec.threads)
         self.spec = spec
@@ -36,10 +40,22 @@ class Amago:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         seed = child(spec.seed, "agent")
         self.agent = Agent(self.config, spec.observation_space, spec.action_space, rollout, seed, device)
+        self._trainer: Trainer | None = None  # while it learns
+        self._state: dict[str, Any] | None = None  # of a trainer to go on from
 
     def learn(self, envs: VectorEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
-        for progress in Trainer(self.agent, envs, seeds, self.spec.folder).run():
-            yield Progress(**vars(progress))
+        try:
+            self._trainer = Trainer(self.agent, envs, seeds, self.spec.folder, self._state)
+        except ReplayDamaged as error:
+            raise CannotResume(str(error)) from error
+        if self._state is not None and envs.needs_reset.any():
+            self._trainer.collector.restart(envs.needs_reset)
+        self._state = None
+        try:
+            for progress in self._trainer.run():
+                yield Progress(**vars(progress))
+        finally:
+            self._trainer = None  # what is saved from now on is the trained policy
 
     def act(self, step: VectorStep, memory: Any, rng: np.random.Generator) -> tuple[Any, Any]:
         actor = memory or Actor(self.agent, len(step.first))
@@ -48,10 +64,18 @@ class Amago:
         return self.agent.actions.to_env(actor.previous), actor
 
     def save(self, folder: Path) -> None:
-        torch.save(self.agent.state_dict(), folder / "agent.pt")
+        if self._trainer is None:
+            save_state(folder / "agent.pt", self.agent.state_dict())
+        else:
+            save_state(folder / "training.pt", self._trainer.state_dict())
 
     def load(self, folder: Path) -> None:
-        self.agent.load_state_dict(torch.load(folder / "agent.pt", weights_only=True, map_location=self.agent.device))
+        if (folder / "training.pt").exists():
+            self._state = load_state(folder / "training.pt")
+            weights = self._state["learner"]["agent"]
+        else:
+            weights = load_state(folder / "agent.pt")
+        self.agent.load_state_dict(weights)
 
     def describe(self) -> Mapping[str, Any]:
         attention = "; ".join(filter(None, (self.agent.attention, self.agent.attention_note)))

@@ -25,6 +25,10 @@ class ContractError(UserError):
     """An agent broke its side: the line names the method and, where there is one, the slot, the seed and the step."""
 
 
+class CannotResume(UserError):
+    """What an agent keeps beside its checkpoints is gone or changed; the line says what. The run starts afresh."""
+
+
 @dataclass(frozen=True)
 class VectorStep:
     """What an agent sees when it acts, for B slots.
@@ -48,6 +52,7 @@ class Progress:
     collect_s: float = 0.0
     learn_s: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    checkpoint: bool = False  # the agent wants one now; for agents that can be resumed
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class AgentSpec:
     env_steps: int  # the budget of the run, all slots together
     settings: Mapping[str, str]
     threads: int
-    folder: Path  # scratch, for a replay file
+    folder: Path  # scratch, for a replay file; it may have moved when a run is resumed
 
 
 @runtime_checkable
@@ -72,6 +77,12 @@ class Agent(Protocol):
 
     An agent may also have `describe() -> Mapping[str, Any]` with any of `parameters` (int), `device`, `attention`
     and `dtype`; they fill the columns of the same names of the table of runs.
+
+    An agent with `resumes = True` can go on in another process as if nothing had happened: `save` at a safe point of
+    `learn` writes everything that `learn` needs, and after `load` a new `learn` goes on from there. Its environments
+    already stand where they stood and are not reset, except slots in `envs.needs_reset` (bool [B]): a new rollout
+    begins there, and the one under way is lost. What it keeps in `spec.folder` stays until the run ends. An agent
+    without `resumes` starts afresh if its run was stopped, which gives the same rows.
     """
 
     def __init__(self, spec: AgentSpec) -> None: ...
@@ -94,4 +105,6 @@ class Agent(Protocol):
 
     def save(self, folder: Path) -> None: ...
 
-    def load(self, folder: Path) -> None: ...
+    def load(self, folder: Path) -> None:
+        """The inverse of `save`. Raises CannotResume, as `learn` may, where files in `spec.folder` are missing."""
+        ...

@@ -1,0 +1,65 @@
+"""One process a run, and one that is asked to stop stops where it can go on."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import platform
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from results.errors import UserError
+from results.tablefile import naming
+
+LOCK = "lock"
+
+
+@contextlib.contextmanager
+def owned(run: Path) -> Iterator[None]:
+    """Holds the run's folder. The kernel lets go of the lock with the process, however that ends.
+
+    Raises UserError where another process holds it, and says which.
+    """
+    path = run / LOCK
+    with naming(path):
+        run.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a+")  # noqa: SIM115 (closed below)
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read() or "another process"
+            raise UserError(f"{run} is being written by {holder}; wait for it or stop it") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        yield
+
+
+class Stop:
+    """Whether Ctrl-C was pressed; `asked` is read at safe points. A second Ctrl-C stops at once."""
+
+    asked = False
+
+    @contextlib.contextmanager
+    def listening(self, say: Callable[[str], object]) -> Iterator[None]:
+        """Defers the first Ctrl-C. Does nothing outside the main thread and where Ctrl-C has another meaning."""
+
+        def ask(number: int, frame: object) -> None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self.asked = True
+            say("stopping at the next safe point; once more to stop at once")
+
+        main = threading.current_thread() is threading.main_thread()
+        if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+        signal.signal(signal.SIGINT, ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,439 @@
+"""Runs that are stopped, killed or damaged, and end with the rows of a run that never was.
+
+Cases U71, U74, U76, U78. As a script it makes one run and kills it, see `kill_again_and_again`.
+"""
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from amago_core import checkpoint as core
+from benchmarks import checkpoint, record
+from benchmarks import run as run_module
+from benchmarks.agents.settings import SUITES
+from benchmarks.long_term_memory.tmaze import TMaze
+from benchmarks.run import plan, run
+from benchmarks.task import Budget, Task
+from results.errors import UserError
+from results.store import read_table
+
+ROOT = Path(__file__).parents[2]
+MAY_DIFFER = {"wall_s", "collect_s", "learn_s", "evaluate_s", "started", "peak_rss_mb", "commit", "dirty"}
+
+
+class Drift(gymnasium.Env):
+    """A point that drifts; the action should hold it at 0. Rollouts end by chance, so slots are never in step."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.x, self.t = self.np_random.normal(), 0
+        return np.array([self.x, self.t], np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.x += float(action[0]) + 0.3 * self.np_random.normal()
+        self.t += 1
+        end = bool(self.np_random.random() < 0.1)
+        return np.array([self.x, self.t], np.float32), -abs(self.x), end, False, {}
+
+
+def drifts(slots: int) -> SyncVectorEnv:
+    return SyncVectorEnv([Drift] * slots, autoreset_mode=AutoresetMode.DISABLED)
+
+
+def make_task(kind: str, env_steps: int) -> Task:
+    make, horizon = {"discrete": (partial(TMaze, corridor=6), 7), "continuous": (drifts, 20)}[kind]
+    return Task(
+        id=f"test/resume/{kind}", description="", make=make, horizon=horizon, random_return=0.0, high=1.0,
+        high_source="", budgets={"smoke": Budget(env_steps, num_envs=3, evaluations=4, seeds=(0,))},
+        instances=2 if kind == "discrete" else None,
+    )  # fmt: skip
+
+
+SETTINGS = {
+    "encoder_hidden": (8,), "encoder_width": 8, "width": 8, "head_hidden": (8,), "discounts": (0.9,), "dropout": 0.1,
+    "warmup_updates": 20, "steps_per_iteration": 5, "updates_per_iteration": 3, "batch_sequences": 4,
+    "batch_tokens": 40, "replay_tokens": 150, "replay_trajectories": 30,
+}  # fmt: skip
+SUITES["test/resume"] = lambda task, tier: SETTINGS
+SMALL = 360  # env steps: 24 iterations, 96 safe points
+
+
+def make_run(root: Path, kind: str = "discrete", agent: str = "amago", env_steps: int = SMALL, **options: Any) -> Path:
+    return run(make_task(kind, env_steps), agent, root=root, **({"say": lambda _: None} | options))
+
+
+def rows(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """All rows of a run, without what may differ."""
+    return {
+        table: [
+            {name: getattr(row, name) for name in row.__slots__ if name not in MAY_DIFFER}
+            for row in read_table(folder / f"{table}.csv", table)
+        ]
+        for table in ("episodes", "curves", "runs")
+    }
+
+
+def weights(folder: Path) -> dict[str, list]:
+    return {name: value.tolist() for name, value in core.load_state(folder / "checkpoint" / "agent.pt").items()}
+
+
+class Killed(BaseException):
+    """Stops a run between two safe points, as a kill does."""
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """`stop_at(n)`: the next run ends at its n-th safe point. Each safe point before has its checkpoint."""
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_S", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 1e9)
+    progress = record.Recorder.progress
+
+    def stop_at(n: int | None) -> None:
+        seen = []
+
+        def counting(*arguments: Any) -> None:
+            seen.append(1)
+            if len(seen) == n:
+                raise Killed
+            progress(*arguments)
+
+        monkeypatch.setattr(record.Recorder, "progress", counting)
+
+    return stop_at
+
+
+@pytest.fixture
+def stopped(stop_at, tmp_path):
+    """The folder of a run that was stopped at its 30th safe point."""
+    stop_at(30)
+    with pytest.raises(Killed):
+        make_run(tmp_path)
+    stop_at(None)
+    return plan(make_task("discrete", SMALL), "amago", root=tmp_path).folder
+
+
+@pytest.fixture(scope="session")
+def straight(tmp_path_factory):
+    """A run that never was stopped."""
+    return make_run(tmp_path_factory.mktemp("straight"))
+
+
+# --- the same rows ---
+
+
+@pytest.mark.parametrize("agent", ["amago", "amago-gru"])
+@pytest.mark.parametrize("kind", ["discrete", "continuous"])
+def test_u74_a_run_stopped_again_and_again_ends_with_the_same_rows_and_weights(kind, agent, stop_at, tmp_path):
+    expected = make_run(tmp_path / "straight", kind, agent)
+    for n in (2, 9, 24, 31, 16):
+        stop_at(n)
+        with pytest.raises(Killed):
+            make_run(tmp_path / "stopped", kind, agent)
+    stop_at(None)
+    folder = make_run(tmp_path / "stopped", kind, agent)
+    assert (folder / "log.txt").read_text().count("goes on from step") == 5
+    assert rows(folder) == rows(expected)
+    assert weights(folder) == weights(expected)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in expected.iterdir())
+
+
+def test_an_agent_that_cannot_go_on_starts_afresh(stop_at, tmp_path, monkeypatch):
+    from benchmarks.agents.amago import Amago
+
+    monkeypatch.setattr(Amago, "resumes", False)
+    stop_at(30)
+    with pytest.raises(Killed):
+        make_run(tmp_path)
+    stop_at(None)
+    folder = make_run(tmp_path)
+    assert "goes on" not in (folder / "log.txt").read_text()
+
+
+def test_checkpoints_change_no_number(straight, stop_at, tmp_path):
+    """The straight run made none; this one makes one at every safe point."""
+    stop_at(None)
+    folder = make_run(tmp_path)
+    assert (folder / "log.txt").read_text().count("checkpoint at step") > 50
+    assert rows(folder) == rows(straight)
+
+
+def test_times_add_up_over_the_lives_of_a_run(stopped, tmp_path):
+    before = json.loads((core.checkpoints(stopped / "checkpoints")[0] / "harness.json").read_text())["recorder"]
+    last = read_table(make_run(tmp_path) / "runs.csv", "runs")[-1]
+    assert last.started == before["started"]
+    for name, seconds in zip(("collect_s", "learn_s", "evaluate_s", "wall_s"), before["seconds"], strict=True):
+        assert getattr(last, name) > seconds > 0
+
+
+# --- killed ---
+
+
+def kill_again_and_again(root: Path, kind: str, agent: str, env_steps: int, kills: int, seed: int) -> None:
+    """Makes a run in a child process and kills it, `kills` times; every third time inside a checkpoint write.
+
+    The child is forked from a process that has imported everything and computed nothing, so that a life is work.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    checkpoint.CHECKPOINT_S, checkpoint.SHARE = 0.05, 1.0
+    draw = random.Random(seed)
+    for life in range(kills + 1):
+        delay, inside = draw.uniform(0.05, 0.8), draw.randrange(1, 9) if life % 3 == 2 else 0
+        child = os.fork()
+        if child == 0:
+            if inside and life < kills:
+                _die_in_write(inside)
+            make_run(root, kind, agent, env_steps, tensorboard=False, say=print)
+            os._exit(0)
+        if life < kills:
+            time.sleep(delay)
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def _die_in_write(calls: int) -> None:
+    """This process kills itself while it writes its second checkpoint, at some file or right after the rename."""
+    sync, count = core._sync, [0]
+
+    def counting(path: Path) -> None:
+        count[0] += 1
+        if count[0] == 8 + calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+        sync(path)
+
+    core._sync = counting
+
+
+def check_kills(tmp_path: Path, kind: str, agent: str, env_steps: int, kills: int) -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    arguments = [str(tmp_path / "killed"), kind, agent, str(env_steps), str(kills), "0"]
+    done = subprocess.run([sys.executable, __file__, *arguments], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = plan(make_task(kind, env_steps), agent, root=tmp_path / "killed").folder
+    assert (folder / "log.txt").read_text().count("goes on from step") > kills // 4
+    straight = make_run(tmp_path / "straight", kind, agent, env_steps, tensorboard=False)
+    assert rows(folder) == rows(straight)
+    assert weights(folder) == weights(straight)
+
+
+def test_u71_killed_twenty_times(tmp_path):
+    check_kills(tmp_path, "continuous", "amago", env_steps=6000, kills=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["amago", "amago-gru"])
+@pytest.mark.parametrize("kind", ["discrete", "continuous"])
+def test_u71_killed_fifty_times(kind, agent, tmp_path):
+    check_kills(tmp_path, kind, agent, env_steps=15_000, kills=50)
+
+
+# --- damaged ---
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+@pytest.mark.parametrize("name", ["agent/training.pt", "harness.json", "environments.npz", "manifest.json"])
+def test_u71_a_damaged_checkpoint_gives_way_to_the_one_before(name, damage, stopped, straight, tmp_path):
+    newest, older = core.checkpoints(stopped / "checkpoints")
+    damage(newest / name)
+    lines: list[str] = []
+    folder = make_run(tmp_path, say=lines.append)
+    assert f"checkpoint {newest} cannot be used ({Path(name).name}" in lines[0]
+    assert lines[0].endswith("; the one before is used")
+    assert "goes on from step" in lines[1]
+    assert rows(folder) == rows(straight)
+    assert older.name == str(int(newest.name) - 1)
+
+
+def test_u71_with_all_checkpoints_damaged_it_starts_afresh_and_says_so(stopped, straight, tmp_path):
+    for folder in core.checkpoints(stopped / "checkpoints"):
+        cut(folder / "harness.json")
+    lines: list[str] = []
+    assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
+    assert [line.rpartition("; ")[2] for line in lines[:2]] == ["the one before is used", "the run starts afresh"]
+
+
+@pytest.mark.parametrize(("damage", "says"), [(Path.unlink, "is missing"), (cut, "bytes instead of")])
+def test_u76_a_replay_file_that_is_missing_or_cut_is_named(damage, says, stopped, straight, tmp_path):
+    damage(stopped / "scratch" / "reward")
+    lines: list[str] = []
+    assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
+    afresh = [line for line in lines if line.endswith("the run starts afresh")]
+    assert len(afresh) == 1
+    assert "scratch/reward" in afresh[0]
+    assert says in afresh[0]
+
+
+def test_a_table_without_its_rows_is_no_ground_to_go_on_from(stopped, straight, tmp_path):
+    (stopped / "episodes.csv").write_text("")
+    lines: list[str] = []
+    assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
+    assert "episodes.csv lacks rows that it counts on" in lines[0]
+
+
+def test_u78_a_moved_run_goes_on(stopped, straight, tmp_path):
+    shutil.move(tmp_path / "runs", tmp_path / "elsewhere" / "runs")
+    lines: list[str] = []
+    folder = make_run(tmp_path / "elsewhere", say=lines.append)
+    assert "goes on from step" in lines[0]
+    assert rows(folder) == rows(straight)
+
+
+def test_u71_a_full_disk_is_one_line_and_what_was_written_stays(stopped, straight, tmp_path, monkeypatch):
+    before = {path: path.read_bytes() for path in stopped.glob("*.csv")}
+    kept = core.checkpoints(stopped / "checkpoints")
+
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(UserError, match=r"training.pt: No space left on device; the checkpoint could not be"):
+            make_run(tmp_path)
+    assert core.checkpoints(stopped / "checkpoints") == kept
+    for path, content in before.items():
+        assert path.read_bytes().startswith(content[: content.rfind(b"\n", 0, -1)])
+    assert read_table(stopped / "runs.csv", "runs")[-1].status == "failed"
+    assert rows(make_run(tmp_path)) == rows(straight)
+
+
+# --- refused ---
+
+
+def test_another_format_is_refused_and_nothing_is_lost(stopped, tmp_path, monkeypatch):
+    monkeypatch.setattr(core, "FORMAT", 2)
+    with pytest.raises(UserError, match="has checkpoint format 1, this version reads 2; give --replace"):
+        make_run(tmp_path)
+    assert len(core.checkpoints(stopped / "checkpoints")) == 2
+
+
+def test_u78_the_checkpoint_of_another_run_is_refused_with_the_keys(stopped, stop_at, tmp_path):
+    stop_at(20)
+    with pytest.raises(Killed):
+        make_run(tmp_path, seed=1)
+    other = stopped.with_name("seed-1")
+    shutil.rmtree(stopped / "checkpoints")
+    shutil.copytree(other / "checkpoints", stopped / "checkpoints")
+    with pytest.raises(UserError, match=r'a checkpoint with another run_id: .*; seed: 1 -> 0; give --replace'):
+        make_run(tmp_path)
+
+
+def test_two_processes_on_one_run(stopped, tmp_path):
+    """The second is told who holds it; when the holder is gone, however it went, the run goes on."""
+    hold = "import sys, time; from benchmarks.owner import owned; from pathlib import Path\n" \
+        "with owned(Path(sys.argv[1])): print(flush=True); time.sleep(60)"  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", hold, str(stopped)], stdout=subprocess.PIPE, env=environment) as other:
+        other.stdout.readline()
+        with pytest.raises(UserError, match=rf"is being written by process {other.pid} on .*; wait for it or stop it"):
+            make_run(tmp_path, replace=True)
+        other.kill()
+        other.wait()
+    make_run(tmp_path)
+
+
+# --- stopped on purpose ---
+
+
+def test_ctrl_c_stops_at_a_safe_point_with_a_checkpoint(straight, tmp_path, monkeypatch):
+    progress, seen, lines = record.Recorder.progress, [], []
+
+    def pressing(*arguments: Any) -> None:
+        seen.append(1)
+        if len(seen) == 30:
+            os.kill(os.getpid(), signal.SIGINT)
+        progress(*arguments)
+
+    monkeypatch.setattr(record.Recorder, "progress", pressing)
+    with pytest.raises(KeyboardInterrupt):
+        make_run(tmp_path, say=lines.append)
+    assert "stopping at the next safe point; once more to stop at once" in lines
+    assert len(seen) == 30
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    last = read_table(next(tmp_path.rglob("runs.csv")), "runs")[-1]
+    assert (last.status, last.message) == ("interrupted", "interrupted; the same command goes on")
+    folder = make_run(tmp_path, say=lines.append)
+    assert "goes on from step" in (folder / "log.txt").read_text()
+    assert rows(folder) == rows(straight)
+
+
+# --- environments ---
+
+
+class Restless(Drift):
+    """Does not depend on its seed alone."""
+
+    lives = 0
+
+    def reset(self, **options: Any) -> tuple[np.ndarray, dict]:
+        observation, infos = super().reset(**options)
+        Restless.lives += 1
+        return observation + np.float32(Restless.lives), infos
+
+
+def test_an_environment_that_does_not_replay_begins_its_rollouts_anew_and_the_run_says_so(stop_at, tmp_path):
+    task = make_task("continuous", SMALL)
+    object.__setattr__(task, "make", lambda n: SyncVectorEnv([Restless] * n, autoreset_mode=AutoresetMode.DISABLED))
+    lines: list[str] = []
+    stop_at(30)
+    with pytest.raises(Killed):
+        run(task, "amago", root=tmp_path)
+    stop_at(None)
+    folder = run(task, "amago", root=tmp_path, say=lines.append)
+    says = "the rollouts under way were begun anew after a stop: the environment does not replay"
+    assert says in lines[1]
+    finished = read_table(folder / "runs.csv", "runs")[-1]
+    assert finished.status == "finished"
+    assert says in finished.message
+    assert says in (folder / "log.txt").read_text()
+
+
+def test_a_checkpoint_is_made_when_the_agent_asks(tmp_path, monkeypatch):
+    """The replay of 150 tokens has little room beyond; by the clock there would be none in this run."""
+    monkeypatch.setattr("amago_core.replay.SPARE_BYTES", 0)
+    saved, save = [], run_module.save_point
+    monkeypatch.setattr(run_module, "save_point", lambda *a: saved.append(1) or save(*a))
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_S", 1e9)
+    original = run_module._Training._learn
+
+    def with_a_first_one(self: Any, *arguments: Any) -> str:
+        self._next_s = 0.0
+        return original(self, *arguments)
+
+    monkeypatch.setattr(run_module._Training, "_learn", with_a_first_one)
+    make_run(tmp_path, env_steps=3000)
+    assert 2 <= len(saved) <= 40
+
+
+if __name__ == "__main__":
+    path, *names, steps, kills, seed = sys.argv[1:]
+    kill_again_and_again(Path(path), names[0], names[1], int(steps), int(kills), int(seed))
