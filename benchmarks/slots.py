@@ -66,7 +66,7 @@ class Slots:
         if not isinstance(answer, tuple) or len(answer) != length or not isinstance(answer[-1], Mapping):
             found = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
             raise SlotFault(slot, f"{name} gave {found}; gymnasium wants a tuple of {length} that ends with the infos")
-        return *answer[:-1], {name: answer[-1][name] for name in TOLD if name in answer[-1]}
+        return own((*answer[:-1], {name: answer[-1][name] for name in TOLD if name in answer[-1]}))
 
     def _call(self, slot: int, function: Callable[..., Any], *arguments: Any) -> Any:
         self._busy(slot)
@@ -80,6 +80,15 @@ class Slots:
         for slot, env in zip(self._numbers, self._envs, strict=True):
             with contextlib.suppress(SlotFault):  # nothing that has been measured hangs on it
                 self._call(slot, env.close)
+
+
+def own(value: Any) -> Any:
+    """The value with copies of its arrays: an environment, or all of a class, may write to one buffer for ever."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: own(part) for key, part in value.items()}
+    return tuple(map(own, value)) if isinstance(value, tuple) else value
 
 
 def stack(space: Space, items: Sequence[Any], name: str = "the observation") -> Any:

@@ -115,7 +115,16 @@ class SlotsEnv(VectorEnv):
         busy = [(group, what) for group, what in zip(self._groups, asked, strict=True) if what]
         for group, what in busy:
             group.begin(command, what)
-        return [answer for group, _ in busy for answer in group.end()]
+        answers: list[tuple[Any, ...]] = []
+        faults: list[SlotFault] = []
+        for group, _ in busy:  # all of them: an answer left in its pipe would be taken for that of the next step
+            try:
+                answers += group.end()
+            except SlotFault as fault:
+                faults.append(fault)
+        if faults:
+            raise faults[0]
+        return answers
 
     def _infos(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
         """One array [B] for each info that any slot gave; 0 or False where a slot gave none."""

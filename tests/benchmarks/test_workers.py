@@ -63,7 +63,7 @@ class Bad(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         self.kind, self.left = divmod(seed, 100)
-        return np.zeros(1, np.float32), {}
+        return np.zeros(1, np.float32), {"instance": seed}
 
     def step(self, action):
         self.left -= 1
@@ -176,6 +176,20 @@ def test_u35_a_fault_names_its_slot_and_all_workers_end(kind):
     env.close()
     assert time.monotonic() - start < 4
     assert not children()
+
+
+def test_u35_after_a_fault_no_answer_is_taken_for_that_of_another_step():
+    """Whoever catches it and resets goes on with the steps that he asks for."""
+    env = SlotsEnv(Bad, 4, 2, timeout=5)
+    env.reset(seed=[102, 50, 50, 50])
+    env.step(np.zeros(4, int))
+    with pytest.raises(SlotFault):
+        env.step(np.zeros(4, int))
+    for seed in (3, 4):
+        _, infos = env.reset(seed=[seed] * 4)
+        assert_array_equal(infos["instance"], [seed] * 4)
+        assert len(env.step(np.zeros(4, int))) == 5
+    env.close()
 
 
 def test_u35_the_traceback_of_the_worker_is_kept_for_the_log():

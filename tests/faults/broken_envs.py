@@ -218,6 +218,24 @@ class Reuses(Fine):
         return self.buffer
 
 
+class Shares(Fine):
+    """One buffer for all environments."""
+
+    buffer = np.zeros(2, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.odd = seed // 2 % 2  # half of them end a step earlier, so that they are not in step
+        return super().reset(seed=seed)
+
+    def observation(self):
+        self.buffer[:] = self.t, -self.t
+        return self.buffer
+
+    def step(self, action):
+        observation, reward, _, truncated, infos = super().step(action)
+        return observation, reward, self.t == 4 - self.odd, truncated, infos
+
+
 class ReadOnly(Fine):
     def observation(self):
         array = super().observation()

@@ -39,7 +39,7 @@ CASES = {  # of the list of faults, for the names of the tests
     "u08": "PastTheSpace OtherKeys",
     "u13": "OldStep OldReset OldSeed",
     "u20": "Words Half Double IntegerReward BooleanReward ArrayReward",
-    "u21": "Reuses ReadOnly NegativeStrides",
+    "u21": "Reuses Shares ReadOnly NegativeStrides",
     "u22": "Wraps",
     "u24": "OneStep",
     "u53": "BothFlags",
@@ -131,6 +131,13 @@ def test_the_traceback_is_in_the_log(command, folder):
     command(*arguments("Raises"))
     log = folder / "results/runs/smoke/foreign/gymnasium/broken_envs:Raises-v0/random/seed-0/log.txt"
     assert 'raise RuntimeError("two\\nlines")' in log.read_text()
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_u21_a_buffer_that_all_environments_share(command, folder, monkeypatch, workers):
+    monkeypatch.setenv("AMAGO_BENCH_WORKERS", workers)
+    assert command(*arguments("Shares", "watching:Watcher"))[0::2] == (0, "")
+    assert {row.episode_length for row in rows(folder, "episodes", "Shares", "watching:Watcher")} == {3, 4}
 
 
 @pytest.mark.parametrize("name", ["Fine", *ODD], ids=named)
