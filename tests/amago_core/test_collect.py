@@ -167,6 +167,15 @@ def test_exploration_acts_and_is_what_gets_stored(make_agent: Callable) -> None:
     assert np.bincount(stored, minlength=4).min() > 60  # 100 of each are expected
 
 
+def test_exploration_ends_when_it_is_annealed(make_agent: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that always takes action 0; epsilon falls to 0 over the first ten steps, two rollouts."""
+    agent = make_agent(epsilon_start=(1.0, 0.0), epsilon_end=(1.0, 0.0), anneal_steps=10)
+    monkeypatch.setattr(agent.heads, "act", lambda policy, rng, sample: np.zeros(len(policy), np.int64))
+    rollouts = play(agent, Script([5] * 20), 20)
+    explored = {int(r.observation[0, 1]) for r in rollouts if r.action[1:].any()}
+    assert len(rollouts) == 80 and explored == {0, 1}
+
+
 def test_collecting_is_in_evaluation_mode(make_agent: Callable) -> None:
     """No dropout, no moving statistics while acting."""
     agent = make_agent(dropout=0.5)

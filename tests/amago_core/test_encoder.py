@@ -28,6 +28,17 @@ def test_the_encoder_sees_every_input(make_agent: Callable[..., Agent], make_bat
     assert not changed(terminal=~batch.terminal)
 
 
+def test_a_timestep_sees_no_other(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
+    """Least of all the next one, whose action is the one to be chosen and whose reward is its consequence."""
+    agent = make_agent().eval()
+    one, other = (make_batch(agent, [5], seed) for seed in (0, 1))
+    mixed = {k: torch.cat([getattr(one, k)[:2], getattr(other, k)[2:]]) for k in vars(one) if k != "packing"}
+    mixed["action"][2] = (one.action[2] + 1) % 4  # two draws of an action may be equal
+    before, after = (agent.encoder(batch) for batch in (one, Batch(packing=one.packing, **mixed)))
+    torch.testing.assert_close(after[:2], before[:2])
+    assert (after[2:] != before[2:]).any(1).all()
+
+
 def test_the_time_is_hidden_where_the_limit_is_artificial(make_batch: Callable[..., Batch]) -> None:
     box = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     rollout = Rollout(20, finite=False)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from amago_core.agent import Agent
+from amago_core.nets.layers import Dropout
 from amago_core.nets.sequence_model import SequenceModel
 from amago_core.sequences import Packing
 
@@ -134,3 +135,27 @@ def test_dropout_is_off_when_acting(make_agent: Callable[..., Agent]) -> None:
     assert torch.equal(model(tokens, packing, position), model(tokens, packing, position))
     model.train()
     assert not torch.equal(model(tokens, packing, position), model(tokens, packing, position))
+
+
+def test_dropout_keeps_the_mean() -> None:
+    out = Dropout(0.25, torch.Generator().manual_seed(0))(torch.full((40_000,), 3.0))
+    assert set(out.tolist()) == {0.0, 4.0}
+    assert out.mean().item() == pytest.approx(3, abs=0.04)  # four standard errors are 0.035
+
+
+def test_a_block_adds_to_its_input_and_scales_its_heads(make_agent: Callable[..., Agent]) -> None:
+    """A.4: a residual stream, and a learned factor per attention head."""
+    block = make_agent().sequence_model.eval().blocks[0]
+    x, position = torch.randn(5, 16, generator=torch.Generator().manual_seed(0)), torch.arange(5)
+    louder = torch.tensor([1.0, 2.0]).view(1, 2, 1)  # the second of two heads
+
+    def output(factor: Tensor) -> Tensor:
+        return block(x, position, lambda q, k, v: v * factor)
+
+    with torch.no_grad():
+        assert not torch.equal(output(louder), output(torch.ones(1)))
+        block.head_scale[1] = 0
+        assert torch.equal(output(louder), output(torch.ones(1)))
+        for parameter in (*block.norm2.parameters(), block.down.gamma, block.down.bias):
+            parameter.zero_()  # both branches say nothing
+        assert torch.equal(output(louder), x)

@@ -62,6 +62,16 @@ def test_the_gradient_flows_through_sigma_and_not_through_u_and_v() -> None:
     assert torch.autograd.gradcheck(f, (layer.weight, layer.gamma))
 
 
+def test_the_gradient_in_training_is_that_of_evaluation() -> None:
+    layer, x = fresh(), torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for training in (True, False):
+        out = layer.train(training)(x)  # u and v have converged, so training keeps them
+        gradients.append(torch.autograd.grad(out.square().sum(), (layer.weight, layer.gamma)))
+    for learnt, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(learnt, expected, atol=1e-4, rtol=1e-4)
+
+
 def test_folded_weights_are_noticed_to_be_stale() -> None:
     """Acting folds the weights once; a changed weight, gamma or loaded state must be seen."""
     layer, x = fresh().eval(), torch.ones(1, 6)

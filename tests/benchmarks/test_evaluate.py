@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.testing import assert_array_equal
 
@@ -9,7 +10,7 @@ from benchmarks.agents.protocol import ContractError
 from benchmarks.agents.random import Random
 from benchmarks.catalog import get_task
 from benchmarks.evaluate import EpisodeRecord, evaluate, evaluation_seeds, summarise
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.harness_env import HarnessEnv, rollout_seeds
 
 SEEDS = evaluation_seeds("test/toy/a", "final")
 
@@ -167,6 +168,13 @@ def test_u70_evaluation_seeds_are_common_fixed_and_disjoint_from_training(toys):
         env = HarnessEnv(task.make(2), task, np.random.SeedSequence(seed), "train")
         first = {(slot, float(env.reset()[0][slot, 0])) for _ in range(20) for slot in range(2)}
         assert not one.seen() & first
+
+
+def test_u70_rollouts_have_the_seeds_of_the_evaluating_role(toys):
+    task, agent = toys.scripted(lambda t: (1.0, t == 2, False, {})), Seeds()
+    play(task, agent)
+    seeds = {slot: rollout_seeds(SEEDS, "evaluate", slot, 0)[:2].tolist() for slot in range(2)}
+    assert agent.seen() == {(slot, float(np_random(s)[0].integers(1 << 20))) for slot in seeds for s in seeds[slot]}
 
 
 def test_u63_the_random_agent_repeats_itself():
