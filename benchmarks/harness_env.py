@@ -80,7 +80,7 @@ class HarnessEnv(VectorWrapper):
         if seed is not None:
             raise ContractError(f"task {self.task.id}: reset() got a seed; the harness seeds every rollout itself")
         options = dict(options or {})  # gymnasium pops the mask
-        mask = options.setdefault("reset_mask", np.ones(self.num_envs, bool))
+        mask = options["reset_mask"] = np.array(options.get("reset_mask", np.ones(self.num_envs, bool)))
         if unknown := options.keys() - {"reset_mask", "instance"}:
             raise ContractError(
                 f"task {self.task.id}: reset() got the option {min(unknown)!r}; the harness has reset_mask and instance"

@@ -21,12 +21,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import batch_space
 
 from amago_core import checkpoint as core
 from benchmarks import checkpoint, record
 from benchmarks import run as run_module
 from benchmarks.agents.settings import SUITES
+from benchmarks.harness_env import HarnessEnv
 from benchmarks.long_term_memory.tmaze import TMaze
+from benchmarks.rollout_log import RolloutLog
 from benchmarks.run import plan, run
 from benchmarks.task import Budget, Task
 from results.errors import UserError
@@ -62,7 +65,7 @@ def make_task(kind: str, env_steps: int) -> Task:
     make, horizon = {"discrete": (partial(TMaze, corridor=6), 7), "continuous": (drifts, 20)}[kind]
     return Task(
         id=f"test/resume/{kind}", description="", make=make, horizon=horizon, random_return=0.0, high=1.0,
-        high_source="", budgets={"smoke": Budget(env_steps, num_envs=3, evaluations=4, seeds=(0,))},
+        high_source="", budgets={"smoke": Budget(env_steps, num_envs=3, evaluations=3, seeds=(0,))},
         instances=2 if kind == "discrete" else None,
     )  # fmt: skip
 
@@ -70,10 +73,10 @@ def make_task(kind: str, env_steps: int) -> Task:
 SETTINGS = {
     "encoder_hidden": (8,), "encoder_width": 8, "width": 8, "head_hidden": (8,), "discounts": (0.9,), "dropout": 0.1,
     "warmup_updates": 20, "steps_per_iteration": 5, "updates_per_iteration": 3, "batch_sequences": 4,
-    "batch_tokens": 40, "replay_tokens": 150, "replay_trajectories": 30,
+    "batch_tokens": 40, "replay_tokens": 60, "replay_trajectories": 30,
 }  # fmt: skip
 SUITES["test/resume"] = lambda task, tier: SETTINGS
-SMALL = 360  # env steps: 24 iterations, 96 safe points
+SMALL = 180  # env steps: 12 iterations, 48 safe points
 
 
 def make_run(root: Path, kind: str = "discrete", agent: str = "amago", env_steps: int = SMALL, **options: Any) -> Path:
@@ -99,11 +102,11 @@ class Killed(BaseException):
     """Stops a run between two safe points, as a kill does."""
 
 
-@pytest.fixture
-def stop_at(monkeypatch):
+def stopper(monkeypatch):
     """`stop_at(n)`: the next run ends at its n-th safe point. Each safe point before has its checkpoint."""
     monkeypatch.setattr(checkpoint, "CHECKPOINT_S", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 1e9)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # power cuts are not what is tested, and it takes long
     progress = record.Recorder.progress
 
     def stop_at(n: int | None) -> None:
@@ -121,12 +124,25 @@ def stop_at(monkeypatch):
 
 
 @pytest.fixture
-def stopped(stop_at, tmp_path):
-    """The folder of a run that was stopped at its 30th safe point."""
-    stop_at(30)
-    with pytest.raises(Killed):
-        make_run(tmp_path)
-    stop_at(None)
+def stop_at(monkeypatch):
+    return stopper(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def stopped_once(tmp_path_factory):
+    """The results of a run that was stopped at its 30th safe point."""
+    root = tmp_path_factory.mktemp("stopped")
+    with pytest.MonkeyPatch.context() as patch:
+        stopper(patch)(30)
+        with pytest.raises(Killed):
+            make_run(root)
+    return root
+
+
+@pytest.fixture
+def stopped(stopped_once, tmp_path):
+    """A copy of it, to be damaged."""
+    shutil.copytree(stopped_once, tmp_path, dirs_exist_ok=True)
     return plan(make_task("discrete", SMALL), "amago", root=tmp_path).folder
 
 
@@ -143,13 +159,13 @@ def straight(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
 def test_u74_a_run_stopped_again_and_again_ends_with_the_same_rows_and_weights(kind, agent, stop_at, tmp_path):
     expected = make_run(tmp_path / "straight", kind, agent)
-    for n in (2, 9, 24, 31, 16):
+    for n in (2, 8, 20, 12):
         stop_at(n)
         with pytest.raises(Killed):
             make_run(tmp_path / "stopped", kind, agent)
     stop_at(None)
     folder = make_run(tmp_path / "stopped", kind, agent)
-    assert (folder / "log.txt").read_text().count("goes on from step") == 5
+    assert (folder / "log.txt").read_text().count("goes on from step") == 4
     assert rows(folder) == rows(expected)
     assert weights(folder) == weights(expected)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in expected.iterdir())
@@ -171,7 +187,7 @@ def test_checkpoints_change_no_number(straight, stop_at, tmp_path):
     """The straight run made none; this one makes one at every safe point."""
     stop_at(None)
     folder = make_run(tmp_path)
-    assert (folder / "log.txt").read_text().count("checkpoint at step") > 50
+    assert (folder / "log.txt").read_text().count("checkpoint at step") > 40
     assert rows(folder) == rows(straight)
 
 
@@ -187,28 +203,52 @@ def test_times_add_up_over_the_lives_of_a_run(stopped, tmp_path):
 
 
 def kill_again_and_again(root: Path, kind: str, agent: str, env_steps: int, kills: int, seed: int) -> None:
-    """Makes a run in a child process and kills it, `kills` times; every third time inside a checkpoint write.
+    """Makes a run in a child process and kills it, `kills` times.
 
-    The child is forked from a process that has imported everything and computed nothing, so that a life is work.
+    Every third life ends at any time from its start on, every third inside a checkpoint write (most of them the
+    second), and the others some time after their first checkpoint. The child is forked from a process that has
+    imported everything and computed nothing, and rests at each safe point, so that all lives are work.
     """
     import torch
+    import torch._dynamo  # the first optimiser imports it, which takes seconds that the child shall not spend
+
+    import benchmarks.agents.amago  # noqa: F401 - neither on this
 
     torch.set_num_threads(1)
-    checkpoint.CHECKPOINT_S, checkpoint.SHARE = 0.05, 1.0
+    checkpoint.SHARE = 1.0
+    log = plan(make_task(kind, env_steps), agent, root=root).folder / "log.txt"
     draw = random.Random(seed)
     for life in range(kills + 1):
-        delay, inside = draw.uniform(0.05, 0.8), draw.randrange(1, 9) if life % 3 == 2 else 0
+        at_any_time, inside, delay = life % 3 == 0, life % 3 == 1, draw.uniform(0, 0.6)
+        before = _checkpoints_in(log)
         child = os.fork()
         if child == 0:
+            checkpoint.CHECKPOINT_S = 0.15 if life < kills else 60.0
             if inside and life < kills:
-                _die_in_write(inside)
+                _die_in_write(random.Random(life).randrange(1, 9))
+            if life < kills:
+                _slow_down()
             make_run(root, kind, agent, env_steps, tensorboard=False, say=print)
             os._exit(0)
         if life < kills:
+            deadline = time.monotonic() + 20
+            while not at_any_time and _checkpoints_in(log) == before and time.monotonic() < deadline:
+                time.sleep(0.01)
             time.sleep(delay)
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        if life < kills and not os.WIFSIGNALED(status):
+            sys.exit(f"life {life} ended by itself: the run is too short for {kills} kills")
     sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def _slow_down() -> None:
+    progress = record.Recorder.progress
+    record.Recorder.progress = lambda *arguments: (time.sleep(0.03), progress(*arguments))[1]
+
+
+def _checkpoints_in(log: Path) -> int:
+    return log.read_text().count("checkpoint at step") if log.exists() else 0
 
 
 def _die_in_write(calls: int) -> None:
@@ -230,21 +270,21 @@ def check_kills(tmp_path: Path, kind: str, agent: str, env_steps: int, kills: in
     done = subprocess.run([sys.executable, __file__, *arguments], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     folder = plan(make_task(kind, env_steps), agent, root=tmp_path / "killed").folder
-    assert (folder / "log.txt").read_text().count("goes on from step") > kills // 4
+    assert (folder / "log.txt").read_text().count("goes on from step") >= kills // 2
     straight = make_run(tmp_path / "straight", kind, agent, env_steps, tensorboard=False)
     assert rows(folder) == rows(straight)
     assert weights(folder) == weights(straight)
 
 
 def test_u71_killed_twenty_times(tmp_path):
-    check_kills(tmp_path, "continuous", "amago", env_steps=6000, kills=20)
+    check_kills(tmp_path, "continuous", "amago", env_steps=600, kills=20)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["amago", "amago-gru"])
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
 def test_u71_killed_fifty_times(kind, agent, tmp_path):
-    check_kills(tmp_path, kind, agent, env_steps=15_000, kills=50)
+    check_kills(tmp_path, kind, agent, env_steps=1500, kills=50)
 
 
 # --- damaged ---
@@ -267,7 +307,8 @@ def test_u71_a_damaged_checkpoint_gives_way_to_the_one_before(name, damage, stop
     damage(newest / name)
     lines: list[str] = []
     folder = make_run(tmp_path, say=lines.append)
-    assert f"checkpoint {newest} cannot be used ({Path(name).name}" in lines[0]
+    assert lines[0].startswith(f"checkpoint {newest} cannot be used (")
+    assert Path(name).name in lines[0]
     assert lines[0].endswith("; the one before is used")
     assert "goes on from step" in lines[1]
     assert rows(folder) == rows(straight)
@@ -308,7 +349,8 @@ def test_u78_a_moved_run_goes_on(stopped, straight, tmp_path):
     assert rows(folder) == rows(straight)
 
 
-def test_u71_a_full_disk_is_one_line_and_what_was_written_stays(stopped, straight, tmp_path, monkeypatch):
+def test_u71_a_full_disk_is_one_line_and_what_was_written_stays(stopped, straight, stop_at, tmp_path, monkeypatch):
+    stop_at(None)
     before = {path: path.read_bytes() for path in stopped.glob("*.csv")}
     kept = core.checkpoints(stopped / "checkpoints")
 
@@ -324,6 +366,34 @@ def test_u71_a_full_disk_is_one_line_and_what_was_written_stays(stopped, straigh
         assert path.read_bytes().startswith(content[: content.rfind(b"\n", 0, -1)])
     assert read_table(stopped / "runs.csv", "runs")[-1].status == "failed"
     assert rows(make_run(tmp_path)) == rows(straight)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system")
+def test_u71_a_really_full_disk(straight, stop_at, tmp_path):
+    """A tmpfs fills up while checkpoints are written; with room made, the same command goes on."""
+    stop_at(None)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        stop_at(20)
+        with pytest.raises(Killed):
+            make_run(disk)
+        ballast = disk / "ballast"
+        with open(ballast, "wb") as file, pytest.raises(OSError, match="No space left"):
+            while file.write(b"0" * 4096):
+                file.flush()
+        stop_at(None)
+        with pytest.raises(UserError, match="No space left on device") as error:
+            make_run(disk)
+        assert str(disk) in str(error.value)
+        ballast.unlink()
+        lines: list[str] = []
+        assert rows(make_run(disk, say=lines.append)) == rows(straight)
+        assert "goes on from step" in lines[0]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 # --- refused ---
@@ -343,7 +413,7 @@ def test_u78_the_checkpoint_of_another_run_is_refused_with_the_keys(stopped, sto
     other = stopped.with_name("seed-1")
     shutil.rmtree(stopped / "checkpoints")
     shutil.copytree(other / "checkpoints", stopped / "checkpoints")
-    with pytest.raises(UserError, match=r'a checkpoint with another run_id: .*; seed: 1 -> 0; give --replace'):
+    with pytest.raises(UserError, match=r"a checkpoint with another run_id: .*; seed: 1 -> 0; give --replace"):
         make_run(tmp_path)
 
 
@@ -389,6 +459,68 @@ def test_ctrl_c_stops_at_a_safe_point_with_a_checkpoint(straight, tmp_path, monk
 # --- environments ---
 
 
+def played(env: HarnessEnv, steps: int, seed: int, instances: bool = False) -> list[tuple]:
+    """Random play; every third reset of a slot asks for an instance if `instances`. All that was answered."""
+    rng, answers = np.random.default_rng(seed), []
+    env.action_space.seed(seed)
+    for _ in range(steps):
+        if env.needs_reset.any():
+            asked = {"instance": rng.integers(2, size=env.num_envs)} if instances and rng.random() < 0.3 else {}
+            answers.append(env.reset(options={"reset_mask": env.needs_reset, **asked})[0].tolist())
+        *answer, _ = env.step(env.action_space.sample())
+        answers.append([part.tolist() for part in answer])
+    return answers
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 9, 40, 77])
+@pytest.mark.parametrize("kind", ["discrete", "continuous"])
+def test_every_slot_is_brought_back_to_exactly_where_it_was(kind, steps):
+    task = make_task(kind, SMALL)
+    make = lambda: HarnessEnv(task.make(5), task, np.random.SeedSequence(3), "train")  # noqa: E731
+    first, second = make(), make()
+    played(first, steps, seed=0, instances=kind == "discrete")
+    state = {name: value.copy() for name, value in first.state().items()}
+    if kind == "continuous" and steps == 77:
+        assert len(set(first.t.tolist())) > 2  # slots at different timesteps
+    assert second.restore(state) == ""
+    assert second.env_steps == first.env_steps == 5 * steps
+    for name in ("t", "rollouts", "seeds", "instance", "needs_reset"):
+        going_on = ~first.needs_reset | (name in ("rollouts", "needs_reset"))
+        np.testing.assert_array_equal(getattr(second, name)[going_on], getattr(first, name)[going_on])
+    assert played(second, 30, seed=1) == played(first, 30, seed=1)
+
+
+@pytest.mark.parametrize("part", ["actions", "checksum"])
+def test_a_slot_that_is_not_where_it_was_is_noticed(part):
+    task = make_task("continuous", SMALL)
+    first, second = (HarnessEnv(task.make(5), task, np.random.SeedSequence(3), "train") for _ in range(2))
+    played(first, 10, seed=0)
+    state = {name: value.copy() for name, value in first.state().items()}
+    slot = int(first.t.argmax())
+    if part == "actions":
+        state["actions"][0, slot] = -state["actions"][0, slot]  # the very first step of the longest rollout
+    else:
+        state["checksum"][slot] ^= np.uint64(1)
+    assert second.restore(state) == "the same seed and actions gave other observations or rewards"
+    assert second.needs_reset.all()
+    rollouts = second.rollouts.copy()
+    second.reset()
+    assert (second.rollouts == rollouts + 1).all()  # the next seeds
+
+
+def test_one_answer_among_many_equal_ones_changes_the_checksum():
+    """In the corridor of a T-Maze nearly every observation is the same, and two signs must not cancel out."""
+    seen = set()
+    for signs in np.ndindex(2, 2, 2):
+        log = RolloutLog(batch_space(spaces.Discrete(2), 1), 1)
+        log.begin(np.array([0]), None, np.array([[0.0, 1 - 2 * signs[0]]], np.float32))
+        for t, sign in enumerate(signs[1:]):
+            observation = np.array([[1.0, 1 - 2 * sign]], np.float32)
+            log.add(np.array([t]), np.array([0]), observation, np.zeros(1, np.float32))
+        seen.add(int(log.checksum[0]))
+    assert len(seen) == 8
+
+
 class Restless(Drift):
     """Does not depend on its seed alone."""
 
@@ -418,7 +550,7 @@ def test_an_environment_that_does_not_replay_begins_its_rollouts_anew_and_the_ru
 
 
 def test_a_checkpoint_is_made_when_the_agent_asks(tmp_path, monkeypatch):
-    """The replay of 150 tokens has little room beyond; by the clock there would be none in this run."""
+    """The replay of 60 tokens has little room beyond; by the clock there would be none in this run."""
     monkeypatch.setattr("amago_core.replay.SPARE_BYTES", 0)
     saved, save = [], run_module.save_point
     monkeypatch.setattr(run_module, "save_point", lambda *a: saved.append(1) or save(*a))
@@ -430,8 +562,8 @@ def test_a_checkpoint_is_made_when_the_agent_asks(tmp_path, monkeypatch):
         return original(self, *arguments)
 
     monkeypatch.setattr(run_module._Training, "_learn", with_a_first_one)
-    make_run(tmp_path, env_steps=3000)
-    assert 2 <= len(saved) <= 40
+    make_run(tmp_path, env_steps=1500)
+    assert 2 <= len(saved) <= 50
 
 
 if __name__ == "__main__":
