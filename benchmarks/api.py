@@ -28,7 +28,7 @@ from benchmarks.run import run as run_to_folder
 from benchmarks.task import Task
 from results.errors import UserError
 from results.protocols import read_json
-from results.seal import check
+from results.seal import check, check_folder
 from results.store import read_table
 
 if TYPE_CHECKING:
@@ -113,5 +113,10 @@ def _load(planned: Plan, folder: Path | None = None) -> LoadedRun:
     with contextlib.closing(planned.task.make(1)) as envs, tempfile.TemporaryDirectory() as scratch:
         spaces = envs.single_observation_space, envs.single_action_space
         agent = make_agent(planned.base, planned.spec(envs, Path(scratch)))
-        agent.load(checkpoint)
+        check_folder(checkpoint)
+        try:
+            agent.load(checkpoint)
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UserError(f"{checkpoint}: the agent cannot be loaded from it ({what})") from error
     return LoadedRun(folder, planned.task, agent, planned.seed, spaces)

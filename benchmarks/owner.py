@@ -26,17 +26,17 @@ def owned(run: Path) -> Iterator[None]:
     path = run / LOCK
     with naming(path):
         run.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a+")  # noqa: SIM115 (closed below)
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115 (closed below)
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            holder = file.read() or "another process"
+            holder = file.read().decode(errors="replace") or "another process"
             raise UserError(f"{run} is being written by {holder}; wait for it or stop it") from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
+        with naming(path):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}".encode())
         yield
 
 

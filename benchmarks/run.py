@@ -348,11 +348,12 @@ class _Training:
 
 
 def save_checkpoint(agent: Agent, folder: Path) -> None:
-    """The agent's files and then an empty file `done`, moved into place in one rename: all of it or nothing."""
+    """The agent's files, sealed, and an empty file `done`, moved into place in one rename: all of it or nothing."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     agent.save(temporary)
+    seal(temporary, [str(path.relative_to(temporary)) for path in temporary.rglob("*") if path.is_file()])
     (temporary / "done").touch()
     if folder.exists():
         shutil.rmtree(folder)

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,9 +18,9 @@ NAME = "SHA256SUMS"
 
 
 def seal(folder: Path, names: Iterable[str]) -> None:
-    """Writes down the checksums of those files; they must not change from here on."""
+    """Writes down the checksums of those files, paths below the folder; they must not change from here on."""
     lines = [f"{_digest(folder / name)}  {name}\n" for name in sorted(names)]
-    replace_file(folder / NAME, "".join(lines).encode())
+    replace_file(folder / NAME, os.fsencode("".join(lines)))
 
 
 def unseal(folder: Path) -> None:
@@ -28,16 +30,30 @@ def unseal(folder: Path) -> None:
 
 
 def check(path: Path) -> Path:
-    """The path itself; `UserError` if the file is sealed and is not what it was then, or the seal is damaged."""
-    sums = path.with_name(NAME)
-    if not sums.exists():
+    """The path itself; `UserError` if its folder is sealed and the file is not what it was then."""
+    if not path.with_name(NAME).exists():
         return path
-    with naming(sums):
-        lines = sums.read_bytes().split(b"\n")
-    expected = [line[:64] for line in lines if line[64:] == f"  {path.name}".encode()]
-    if len(expected) != 1 or expected[0].decode(errors="replace") != _digest(path):
+    if _sealed(path.parent).get(path.name) != _digest(path):
         raise UserError(f"{path}: damaged or edited since it was written (see {NAME}); restore it or make it again")
     return path
+
+
+def check_folder(folder: Path) -> None:
+    """`UserError` if the folder is sealed and any of its sealed files is not what it was then."""
+    sealed = _sealed(folder) if (folder / NAME).exists() else {}
+    for name, digest in sealed.items():
+        if digest != _digest(folder / name):
+            raise UserError(f"{folder / name}: damaged since it was written (see {NAME}); make it again")
+
+
+def _sealed(folder: Path) -> dict[str, str]:
+    """The checksum of each file, by its name; `UserError` where the list itself is damaged."""
+    with naming(folder / NAME):
+        content = (folder / NAME).read_bytes()
+    lines = re.findall(rb"([0-9a-f]{64})  ([^\0\n]+)\n", content)
+    if b"".join(b"%b  %b\n" % line for line in lines) != content:
+        raise UserError(f"{folder / NAME}: damaged; restore it, or make what it seals again")
+    return {os.fsdecode(name): digest.decode() for digest, name in lines}
 
 
 def _digest(path: Path) -> str:

@@ -110,7 +110,7 @@ def test_the_files_beside_the_tables(toy):
         "updates": 20,
         "return": 4.0,
     }
-    assert sorted(path.name for path in (folder / "checkpoint").iterdir()) == ["done", "weights.txt"]
+    assert sorted(path.name for path in (folder / "checkpoint").iterdir()) == ["SHA256SUMS", "done", "weights.txt"]
     protocol = json.loads((folder / "protocol.json").read_text())
     assert (protocol["task"], protocol["horizon"], protocol["evaluation"]["rollouts"]) == ("test/toy/a", 9, 100)
     assert set(protocol["packages"]) == {"gymnasium"}

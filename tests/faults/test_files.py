@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+import torch
 
 from reproduce.commands import report
 from results.store import read_table
@@ -191,10 +192,26 @@ def test_damaged_claims_are_one_line(command, folder, monkeypatch, text):
     is_one_line(command("verdicts"), "claims.yaml")
 
 
-def test_a_checkpoint_without_its_weights(command, folder):
+def test_a_damaged_checkpoint_of_a_finished_run(command, folder):
     command("run", "--task", TASK, "--agent", "amago", "--quiet")
     run = folder / "results/runs/smoke" / TASK / "amago/seed-0"
-    for path in (run / "checkpoint").rglob("*.pt"):
-        os.truncate(path, path.stat().st_size // 2)
-    is_one_line(command("evaluate", str(run)), "checkpoint")
+    (path,) = (run / "checkpoint").glob("*.pt")
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    is_one_line(command("evaluate", str(run)), "agent.pt: damaged")
+    (run / "checkpoint" / "SHA256SUMS").unlink()
+    path.write_bytes(content[:middle])
+    is_one_line(command("evaluate", str(run)), "checkpoint: the agent cannot be loaded from it")
+    torch.save({"hook": Payload(folder / "executed")}, path)  # sealed or not, nothing in it runs
+    is_one_line(command("evaluate", str(run)), "checkpoint: the agent cannot be loaded from it")
+    assert not (folder / "executed").exists()
     assert json.loads((run / "progress.json").read_text())["status"] == "finished"
+
+
+class Payload:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from results.errors import UserError
-from results.seal import check, seal, unseal
+from results.seal import check, check_folder, seal, unseal
 from results.store import load, merge_runs
 
 
@@ -46,8 +46,19 @@ def test_every_flipped_bit_of_the_seal_is_found(sealed: Path) -> None:
         changed = bytearray(whole)
         changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
-        with pytest.raises(UserError, match=r"a\.csv: damaged or edited"):
+        with pytest.raises(UserError, match="damaged"):
             check(sealed / "a.csv")
+
+
+def test_a_whole_folder(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "weights.pt").write_text("weights")
+    check_folder(tmp_path)  # not sealed
+    seal(tmp_path, ["agent/weights.pt"])
+    check_folder(tmp_path)
+    (tmp_path / "agent" / "weights.pt").write_text("weighty")
+    with pytest.raises(UserError, match=r"agent/weights\.pt: damaged"):
+        check_folder(tmp_path)
 
 
 def test_a_sealed_file_that_is_gone(sealed: Path) -> None:
