@@ -138,7 +138,7 @@ class HarnessEnv(VectorWrapper):
         state = {name: getattr(self, name).copy() for name in ("rollouts", "t", "needs_reset")}
         state["env_steps"] = np.array(self.env_steps)
         if self._log is not None:
-            state |= {"asked": self._log.asked, "checksum": self._log.checksum}
+            state |= {"asked": self._log.asked, "checksum": self._log.checksum()}
             state["actions"] = self._log.actions[: int(self.t.max())]
         return state
 
@@ -172,7 +172,7 @@ class HarnessEnv(VectorWrapper):
                 self.step(np.where(begun, actions[np.maximum(own, 0), slots], actions[step, leader]))
                 if (self.needs_reset & (own >= 0)).any():
                     return "a rollout ended earlier than before"
-        same = self._log.checksum == state["checksum"]
+        same = self._log.checksum() == state["checksum"]
         return "" if same[alive].all() else "the same seed and actions gave other observations or rewards"
 
     def _begin_again(self, mask: np.ndarray, state: Mapping[str, np.ndarray]) -> None:

@@ -10,58 +10,59 @@ import numpy as np
 from gymnasium import Space
 
 FIRST_SIZE = 256  # steps; doubled as rollouts need it
-FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplying by it loses nothing
+FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing, and no small number
 
 
 class RolloutLog:
-    """The rollouts under way in B slots.
+    """The rollouts under way in B slots. It is called at every step, so the work is left to `checksum`.
 
     Attributes:
         actions: [timestep, B, ...], as the environment got them.
         asked: the instance that the last reset asked for, int64 [B], -1: none.
-        checksum: of every observation and reward since the reset, uint64 [B].
     """
 
     def __init__(self, action_space: Space, slots: int) -> None:
         assert action_space.shape is not None
         self.actions = np.zeros((FIRST_SIZE, *action_space.shape), action_space.dtype)
         self.asked = np.full(slots, -1)
-        self.checksum = np.zeros(slots, np.uint64)
         self._slots = np.arange(slots)
-        self._weights: dict[tuple[int, int], np.ndarray] = {}
+        # A polynomial modulo 2**64 in FACTOR for every word of an answer, its coefficients the values of that word
+        # since the reset: arrays [B, n], the rewards' and then one for each part of an observation.
+        self._sums: list[np.ndarray] = []
 
     def begin(self, slots: np.ndarray, instance: np.ndarray | None, observation: Any) -> None:
         """A rollout begins in `slots`."""
         self.asked[slots] = -1 if instance is None else np.asarray(instance)[slots]
-        self.checksum[slots] = self._mixed(np.zeros_like(self.checksum), observation)[slots]
+        words = [np.zeros((len(self._slots), 1), np.uint32), *_words(observation, len(self._slots))]
+        if not self._sums:
+            self._sums = [np.zeros(part.shape, np.uint64) for part in words]
+        for total, part in zip(self._sums, words, strict=True):
+            total[slots] = part[slots]
 
     def add(self, t: np.ndarray, actions: np.ndarray, observation: Any, reward: np.ndarray) -> None:
         """One step of every slot, at timesteps `t` [B]."""
-        if int(t.max()) >= len(self.actions):
+        try:
+            self.actions[t, self._slots] = actions
+        except IndexError:
             self.actions = np.concatenate([self.actions, np.zeros_like(self.actions)])
-        self.actions[t, self._slots] = actions
-        self.checksum = self._mixed(self.checksum, (observation, reward))
+            self.actions[t, self._slots] = actions
+        for total, part in zip(self._sums, _words((reward, observation), len(self._slots)), strict=True):
+            total *= FACTOR
+            total += part
 
-    def _mixed(self, before: np.ndarray, answer: Any) -> np.ndarray:
-        total = np.zeros_like(before)
-        for i, words in enumerate(_words(answer, len(before))):
-            key = i, words.shape[1]
-            if key not in self._weights:
-                self._weights[key] = np.random.default_rng(key).integers(2**63, size=key[1], dtype=np.uint64) * 2 + 1
-            total += words @ self._weights[key]
-        mixed = (before ^ total) * FACTOR
-        return mixed ^ (mixed >> np.uint64(29))
+    def checksum(self) -> np.ndarray:
+        """Of every observation and reward since the reset, uint32 [B]."""
+        rows = (b"".join(total[slot].tobytes() for total in self._sums) for slot in self._slots)
+        return np.array([zlib.crc32(row) for row in rows], np.uint32)
 
 
 def _words(answer: Any, slots: int) -> Iterator[np.ndarray]:
     """The bytes of an answer as numbers of at most 32 bits, [B, n] for each of its parts."""
-    if isinstance(answer, Mapping):
-        answer = tuple(answer.values())
-    if isinstance(answer, tuple):
-        for part in answer:
+    if isinstance(answer, np.ndarray) and answer.dtype.kind != "O" and len(answer) == slots:
+        rows = answer.reshape(slots, answer.size // slots)
+        yield rows.view(np.uint32 if rows.shape[1] * rows.itemsize % 4 == 0 else np.uint8)
+    elif isinstance(answer, tuple | Mapping):
+        for part in answer.values() if isinstance(answer, Mapping) else answer:
             yield from _words(part, slots)
-    elif isinstance(answer, np.ndarray) and answer.dtype.kind != "O" and len(answer) == slots:
-        octets = np.ascontiguousarray(answer).reshape(slots, answer.size // slots).view(np.uint8)
-        yield octets.view(np.uint32) if octets.shape[1] % 4 == 0 else octets
     else:  # texts and graphs
         yield np.full((slots, 1), zlib.crc32(repr(answer).encode()), np.uint32)
