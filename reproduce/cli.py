@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from traceback import walk_tb
@@ -16,6 +17,7 @@ from results.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 USAGE, INTERRUPTED = 2, 130
+_said: set[str] = set()  # notes already shown
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -38,6 +40,7 @@ for _module in (inspect, play, report, doctor, bench):
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit: 0 done, 1 something failed, 2 one line on what the user can change, 130 interrupted."""
+    warnings.showwarning = _note
     try:
         code = cli.main(args=arguments, prog_name="amago-bench", standalone_mode=False)
     except click.Abort:
@@ -58,6 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         hint = "; install the project, see README.md" if isinstance(error, ModuleNotFoundError) else ""
         _fail(f"{error}{hint}")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _note(message: Warning | str, *where: object, **more: object) -> None:
+    """A warning is one line for the user, and said once however many tables it concerns."""
+    line = f"amago-bench: note: {' '.join(str(message).split())}"
+    if line not in _said:
+        _said.add(line)
+        click.echo(line, err=True)
 
 
 def _is_ours(error: BaseException) -> bool:

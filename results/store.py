@@ -52,7 +52,8 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     """All rows of a table: the reference results and the local run folders under `root` (default `results_root()`).
 
     `runs` gives one row a run, its last. A run that stands in both sources is taken from its run folder, with one
-    warning. Two rows with one key are a `UserError`. `published` is read from the repository, whatever `root` is.
+    warning where the two differ. Two rows with one key are a `UserError`. `published` is read from the repository,
+    whatever `root` is.
     """
     if table == "published":
         return read_published()
@@ -65,14 +66,15 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
         return local
     folders = sorted((root / "reference").glob(tier or "*"))
     reference = [row for folder in folders for row in _from_reference(table, folder)]
-    own = _from_runs("runs", root, tier) if "runs" in sources else []
-    both = {row.run_id for row in own} & {row.run_id for row in reference}
-    if both:
+    own = {row.run_id: row for row in (_from_runs("runs", root, tier) if "runs" in sources else [])}
+    known = {row.run_id: row for folder in folders for row in _from_reference("runs", folder)}
+    if differing := [run for run in own.keys() & known.keys() if own[run] != known[run]]:
         warnings.warn(
-            f"{len(both)} of the runs in {root / 'reference'} have a run folder, which is used ({min(both)})",
+            f"{len(differing)} of the runs in {root / 'reference'} have a run folder with other rows, "
+            f"which are used ({min(differing)})",
             stacklevel=2,
         )
-    return [row for row in reference if row.run_id not in both] + local
+    return [row for row in reference if row.run_id not in own] + local
 
 
 def read_published() -> list[Any]:

@@ -99,11 +99,9 @@ def test_sources_come_together_and_the_run_folder_wins(tmp_path: Path, add_run: 
         add_run(seed=seed, final_return=1.0)
     merge_runs(tmp_path, "laptop")
     shutil.rmtree(tmp_path / "runs")
-    add_run(seed=1, final_return=0.0)
+    add_run(seed=1, final_return=0.0, wall_s=1.5)
     add_run(seed=2, final_return=0.5)
-    with pytest.warns(
-        UserWarning, match=f"1 of the runs in .*reference have a run folder, which is used .{ID.format(1)}"
-    ):
+    with pytest.warns(UserWarning, match=f"1 of the runs in .*reference have a run folder with .*{ID.format(1)}"):
         episodes = [row for row in load("episodes", tmp_path) if row.final]
     assert [(row.seed, row.episode_return) for row in episodes] == [
         (0, 1.0), (0, 1.0), (1, 0.0), (1, 0.0), (2, 0.5), (2, 0.5),
@@ -112,12 +110,20 @@ def test_sources_come_together_and_the_run_folder_wins(tmp_path: Path, add_run: 
     assert {row.seed for row in load("curves", tmp_path, sources=("runs",))} == {1, 2}
 
 
+def test_a_run_folder_that_was_merged_as_it_is_needs_no_word(tmp_path: Path, add_run: AddRun) -> None:
+    add_run()
+    merge_runs(tmp_path, "laptop")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(load("runs", tmp_path)) == 1
+
+
 def test_a_run_folder_wins_whole(tmp_path: Path, add_run: AddRun) -> None:
     """A rerun that has no final evaluation yet must not borrow the reference's."""
     add_run(final_return=1.0)
     merge_runs(tmp_path, "laptop")
     (add_run(seed=0, status="failed") / "episodes.csv").unlink()
-    with pytest.warns(UserWarning, match="run folder, which is used"):
+    with pytest.warns(UserWarning, match="run folder with other rows"):
         assert load("episodes", tmp_path) == []
 
 
