@@ -47,6 +47,7 @@ class Agent(nn.Module):
 
     Raises:
         UnsupportedSpace: a space that the core cannot train on.
+        ValueError: positions that show the time where the time limit is artificial.
     """
 
     discounts: Tensor
@@ -61,6 +62,11 @@ class Agent(nn.Module):
         device: str = "cpu",
     ) -> None:
         super().__init__()
+        if config.sequence_model == "transformer" and not rollout.finite and config.positions != "rotary":
+            raise ValueError(
+                f"positions={config.positions} shows the agent the time, which an artificial time limit hides from it: "
+                "use positions=rotary"
+            )
         self.config, self.rollout, self.device = config, rollout, device
         self.observations, self.actions = ObservationCodec(observation_space), ActionCodec(action_space)
         self.generator = torch_generator(child(seed, "learning"), device)

@@ -22,7 +22,8 @@ DISCRETE_DISCOUNTS = (
 )  # fmt: skip
 CONTINUOUS_DISCOUNTS = (0.9, 0.95, 0.99, 0.993, 0.996)
 
-#: Smallest and largest legal value of the numbers that have one. The discounts have a check of their own.
+#: Smallest and largest legal value of the numbers that have one, element by element. All numbers must be finite; the
+#: discounts have a check of their own.
 RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("encoder_width", "goal_width", "width", "layers", "heads", "critics"), (1, math.inf)),
     **dict.fromkeys(("batch_sequences", "batch_tokens", "steps_per_iteration", "anneal_steps"), (1, math.inf)),
@@ -30,6 +31,9 @@ RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("context", "warmup_updates", "updates_per_iteration", "warmup_iterations"), (0, math.inf)),
     **dict.fromkeys(("online_weight", "offline_weight", "critic_weight"), (0, math.inf)),
     **dict.fromkeys(("lr", "weight_decay", "gradient_clip"), (0, math.inf)),
+    **dict.fromkeys(("encoder_hidden", "head_hidden"), (1, math.inf)),
+    **dict.fromkeys(("epsilon_start", "epsilon_end", "middle_epsilon"), (0, 1)),
+    "edges": (0, math.inf),
     "popart_rate": (1e-6, 1),
     "target_rate": (0, 1),
     "dropout": (0, 0.99),
@@ -74,7 +78,7 @@ class Config:
     sigma_reparam: bool = True
     normformer: bool = True  # both extra LayerNorms
     head_scaling: bool = True
-    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
+    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"  # all but rotary show the timestep
     context: int = 0  # keys an attention query sees and transitions of a training slice; 0: the whole rollout
     attention: Literal["auto", "reference", "sdpa", "flash"] = "auto"
 
@@ -100,6 +104,7 @@ class Config:
     gradient_clip: float = 1.0  # global norm of the summed gradient
     target_rate: float = 0.003  # moving average of the targets per update; 0.0025 reproduces POPGym
     dtype: Literal["float32", "bfloat16"] = "float32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: the GPU where there is one
 
     # Data (A.11, A.13)
     batch_sequences: int = 24
@@ -120,11 +125,15 @@ class Config:
     edges: tuple[int, int] = (1, 3)  # first and last steps of a rollout that keep the schedule
 
     def __post_init__(self) -> None:
-        for name, (low, high) in RANGES.items():
-            value = getattr(self, name)
-            if not low <= value <= high:  # also refuses nan
-                wanted = f"at least {low}" if high == math.inf else f"between {low} and {high}"
-                raise ValueError(f"{name} must be {wanted}, not {value}")
+        for name, value in vars(self).items():
+            numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, int | float)]
+            low, high = RANGES.get(name, (-math.inf, math.inf))
+            for number in numbers:
+                if not math.isfinite(number):
+                    raise ValueError(f"{name} must be a finite number, not {number}")
+                if not low <= number <= high:
+                    wanted = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+                    raise ValueError(f"{name} must be {wanted}, not {number}")
         if not self.head_hidden:
             raise ValueError("head_hidden needs at least one hidden layer")
         if self.width % self.heads:

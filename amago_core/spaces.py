@@ -7,6 +7,7 @@ smallest integer type that holds them, or as vectors in [-1, 1].
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,6 +25,8 @@ FloatArray: TypeAlias = npt.NDArray[np.float32]
 GOALS = "goals"
 #: float32 holds every integer up to here, so discrete observations are stored without loss.
 LARGEST_STORED_INTEGER = 2**24
+#: A MultiDiscrete action is one choice among the product of its components, up to this many.
+MOST_COMBINATIONS = 2**14
 
 
 class UnsupportedSpace(ValueError):
@@ -75,8 +78,8 @@ def _discrete(space: gym.Space[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray
 
 
 def _is_image(space: spaces.Box) -> bool:
-    """Pixels or a grid of symbols, as gymnasium environments declare them: unfit as plain numbers."""
-    return len(space.shape) == 3 and space.dtype == np.uint8
+    """Pixels or grids of symbols, also stacked, as gymnasium environments declare them: unfit as plain numbers."""
+    return len(space.shape) >= 2 and space.dtype == np.uint8
 
 
 def _name(key: tuple[str, ...]) -> str:
@@ -95,12 +98,11 @@ class ObservationCodec:
 
     def __init__(self, space: gym.Space[Any]) -> None:
         leaves = _leaves(space)
-        # Goals go through an encoder of their own; they stand last in the row so that one slice finds them.
-        self._leaves = sorted(leaves, key=lambda leaf: leaf.key == (GOALS,))
         goals = space.spaces.get(GOALS) if isinstance(space, spaces.Dict) else None
-        if goals is not None and not (isinstance(goals, spaces.Box) and len(goals.shape) == 2):
-            raise UnsupportedSpace(f"observation '{GOALS}' is {goals}: goals must be a Box of shape [K, features]")
-        self.goal_shape: tuple[int, ...] = tuple(goals.shape) if goals is not None else (0, 0)
+        instruction = isinstance(goals, spaces.Box) and len(goals.shape) == 2  # else a key like any other
+        self.goal_shape: tuple[int, ...] = tuple(goals.shape) if instruction else (0, 0)  # type: ignore[union-attr, arg-type]
+        # Goals go through an encoder of their own; they stand last in the row so that one slice finds them.
+        self._leaves = sorted(leaves, key=lambda leaf: instruction and leaf.key == (GOALS,))
         self.row_width = sum(leaf.width for leaf in self._leaves)
         goal_width = int(np.prod(self.goal_shape))
         self.features = sum(leaf.features for leaf in self._leaves) - goal_width
@@ -127,8 +129,8 @@ class ObservationCodec:
         for leaf in self._leaves:
             columns = rows[:, at : at + leaf.width]
             at += leaf.width
-            if leaf.key == (GOALS,):
-                continue
+            if at > self._plain_width:
+                break  # the goals, which stand last
             if not leaf.choices:
                 parts.append(columns)
             for j, n in enumerate(leaf.choices):
@@ -152,7 +154,12 @@ class ActionCodec:
         self.discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
         if self.discrete:
             self._choices, self._start = _discrete(space)
-            self.size = int(np.prod(self._choices))
+            self.size = math.prod(self._choices.tolist())
+            if isinstance(space, spaces.MultiDiscrete) and self.size > MOST_COMBINATIONS:
+                raise UnsupportedSpace(
+                    f"action space {space}: {self.size:,} combinations, and each needs a value; "
+                    f"the most is {MOST_COMBINATIONS:,}"
+                )
             # -1 stands for "no action yet", so the type is signed and 256 actions do not wrap (pitfall 34).
             self.dtype: np.dtype[Any] = np.dtype(np.min_scalar_type(-self.size))
             self.row_shape: tuple[int, ...] = ()

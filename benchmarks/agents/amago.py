@@ -19,6 +19,7 @@ from amago_core.seeding import child
 from amago_core.train import Trainer
 from benchmarks.agents.presets import configure
 from benchmarks.agents.protocol import AgentSpec, CannotResume, Progress, VectorStep
+from results.errors import UserError
 
 
 class Amago:
@@ -37,8 +38,8 @@ class Amago:
         self.config = configure(preset, spec.task, spec.tier, spec.settings)
         task = spec.task
         rollout = Rollout(task.horizon, task.time_limit == "finite", task.time_scale or float("nan"))
-        device = "cuda" if torch.cuda.is_available() else "cpu"
         seed = child(spec.seed, "agent")
+        device = _device(self.config.device)
         self.agent = Agent(self.config, spec.observation_space, spec.action_space, rollout, seed, device)
         self._trainer: Trainer | None = None  # while it learns
         self._state: dict[str, Any] | None = None  # of a trainer to go on from
@@ -85,3 +86,9 @@ class Amago:
             "attention": attention if self.config.sequence_model == "transformer" else "none",
             "dtype": self.config.dtype,
         }
+
+
+def _device(wanted: str) -> str:
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise UserError("device=cuda: PyTorch finds no CUDA device here; use --set device=cpu or device=auto")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchmarks.long_term_memory.tmaze import PAPER_EPOCHS
 from benchmarks.task import Task
 
 Settings = Mapping[str, Any]
@@ -16,8 +17,9 @@ def settings_of(task: Task, tier: str) -> dict[str, Any]:
     A suite without settings of its own gets the small defaults of the tier, and the paper's at tier `paper`.
     """
     suite = task.id.rsplit("/", 1)[0]
-    base = {} if tier == "paper" else SMALL
-    return {**base, **(SUITES[suite](task, tier) if suite in SUITES else {})}
+    base: Settings = {} if tier == "paper" else SMALL
+    hidden_time = {"positions": "rotary"} if task.time_limit == "artificial" else {}
+    return {**base, **hidden_time, **(SUITES[suite](task, tier) if suite in SUITES else {})}
 
 
 #: Sizes for two cores; what the smoke and laptop tiers have in common.
@@ -36,6 +38,7 @@ SMALL: Settings = {
     "anneal_steps": 2_000,
     "replay_trajectories": 5_000,
     "replay_tokens": 1_000_000,
+    "device": "cpu",
 }
 
 
@@ -51,15 +54,17 @@ def tmaze(task: Task, tier: str) -> Settings:
         "replay_trajectories": 5_000,
     }
     if tier == "paper":
+        budget = task.budget(tier)
         return {
             **common,
+            "replay_tokens": 5_000 * (task.horizon + 1),  # all of the 5,000 rollouts
             "encoder_hidden": (128, 128),
             "encoder_width": 128,
             "width": 128,
             "layers": 2,
             "anneal_steps": 100_000,
             "warmup_updates": 6_000,
-            "steps_per_iteration": 800 if task.horizon <= 400 else 10_000,
+            "steps_per_iteration": budget.env_steps // (budget.num_envs * PAPER_EPOCHS),
             "updates_per_iteration": 600,
             "batch_sequences": 18 if task.horizon > 5_000 else 24,
         }

@@ -35,9 +35,7 @@ def make_agent() -> Callable[..., Agent]:
     """`make_agent(action_space, seed=0, horizon=20, **settings)`: a tiny agent."""
 
     def make(action_space: spaces.Space = DISCRETE, seed: int = 0, horizon: int = 20, **settings: Any) -> Agent:
-        return Agent(
-            TINY.replace(settings), OBSERVATION, action_space, Rollout(horizon), np.random.SeedSequence(seed)
-        )
+        return Agent(TINY.replace(settings), OBSERVATION, action_space, Rollout(horizon), np.random.SeedSequence(seed))
 
     return make
 

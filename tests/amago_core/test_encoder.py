@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
 
@@ -42,10 +43,15 @@ def test_a_timestep_sees_no_other(make_agent: Callable[..., Agent], make_batch: 
 def test_the_time_is_hidden_where_the_limit_is_artificial(make_batch: Callable[..., Batch]) -> None:
     box = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     rollout = Rollout(20, finite=False)
-    agent = Agent(Config(encoder_hidden=(8,)), box, spaces.Discrete(4), rollout, np.random.SeedSequence(0)).eval()
+    tiny = Config(encoder_hidden=(8,), positions="rotary")
+    agent = Agent(tiny, box, spaces.Discrete(4), rollout, np.random.SeedSequence(0)).eval()
     batch = make_batch(agent, [3])
     later = Batch(**{**vars(batch), "position": batch.position + 7})
     assert torch.equal(agent.encoder(batch), agent.encoder(later))
+    torch.testing.assert_close(agent.states(batch), agent.states(later), rtol=1e-4, atol=1e-5)
+    for shows in ("learned", "sinusoidal"):
+        with pytest.raises(ValueError, match=f"positions={shows} shows the agent the time"):
+            Agent(tiny.replace({"positions": shows}), box, spaces.Discrete(4), rollout, np.random.SeedSequence(0))
 
 
 def test_goals_are_seen(make_batch: Callable[..., Batch]) -> None:

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from amago_core.nets.popart import PopArt
 
 
-@given(
-    scale=st.floats(0.01, 100), shift=st.floats(-1000, 1000), rate=st.floats(1e-4, 0.5), seed=st.integers(0, 2**31)
-)
+@given(scale=st.floats(0.01, 100), shift=st.floats(-1000, 1000), rate=st.floats(1e-4, 0.5), seed=st.integers(0, 2**31))
 def test_an_update_preserves_every_value(scale: float, shift: float, rate: float, seed: int) -> None:
     """Check 1: V(x) = sigma (w x + b) + mu is the same function before and after."""
     generator = torch.Generator().manual_seed(seed)

@@ -82,7 +82,8 @@ def test_u21_a_row_is_a_copy_so_a_reused_buffer_does_not_change_it(dtype: type) 
         (spaces.Dict({"mission": spaces.Text(10)}), ["'mission'", "Text", "no encoder"]),
         (spaces.Dict({"a": spaces.Dict({"view": spaces.Box(0, 255, (4, 4, 3), np.uint8)})}), ["'a/view'", "image"]),
         (spaces.Tuple([spaces.Discrete(2)]), ["Tuple", "no encoder"]),
-        (spaces.Dict({"goals": spaces.Discrete(2)}), ["'goals'", "Box of shape [K, features]"]),
+        (spaces.Dict({"grey": spaces.Box(0, 255, (8, 8), np.uint8)}), ["'grey'", "image"]),
+        (spaces.Box(0, 255, (4, 8, 8, 3), np.uint8), ["image"]),
         (spaces.Discrete(2**25), ["more values"]),
         (spaces.Discrete(3, start=-(2**25)), ["more values"]),
         (spaces.Dict({}), ["empty"]),
@@ -141,3 +142,16 @@ def test_u14_no_continuous_action_yet_is_minus_two() -> None:
     codec = ActionCodec(spaces.Box(-1, 1, (2,), np.float32))
     assert codec.blank == -2
     assert codec.features(torch.full((1, 2), codec.blank)).tolist() == [[-2, -2]]
+
+
+def test_goals_that_are_no_table_are_a_key_like_any_other() -> None:
+    codec = ObservationCodec(spaces.Dict({"goals": spaces.Discrete(2), "plain": spaces.Box(-1, 1, (1,), np.float32)}))
+    features, goals = codec.expand(torch.from_numpy(codec.store({"goals": np.array([1]), "plain": np.array([[0.5]])})))
+    assert features.tolist() == [[0, 1, 0.5]] and goals.shape == (1, 0) and codec.features == 3
+
+
+@pytest.mark.parametrize("choices", [[2] * 70, [2] * 63, [50, 50, 50]])
+def test_more_combinations_than_a_table_holds_are_refused(choices: list[int]) -> None:
+    """The product must not wrap around: 2 ** 70 is 0 in 64 bits."""
+    with pytest.raises(UnsupportedSpace, match="combinations, and each needs a value"):
+        ActionCodec(spaces.MultiDiscrete(choices))

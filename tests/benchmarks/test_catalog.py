@@ -14,6 +14,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from benchmarks import catalog
+from benchmarks.agents import configuration
 from benchmarks.catalog import get_task, match, tasks
 from benchmarks.task import Budget, Task
 from results.errors import UserError
@@ -70,6 +71,13 @@ def test_tmaze_budgets():
     assert get_task("long_term_memory/tmaze/passive-300").budget("laptop").seeds == (0, 1, 2)
     paper = get_task("long_term_memory/tmaze/passive-10000").budget("paper")
     assert (paper.num_envs, paper.seeds) == (36, (0, 1, 2, 3, 4)) and paper.env_steps == 36 * 10_000 * 1000
+    for task in match("long_term_memory/tmaze/*"):  # the same number of epochs at every length, in both files
+        config, budget = configuration("amago", task, "paper", {}), task.budget("paper")
+        assert budget.env_steps == budget.num_envs * config["steps_per_iteration"] * 1000
+        assert config["updates_per_iteration"] == 600
+        assert (
+            config["replay_tokens"] == config["replay_trajectories"] * (task.horizon + 1) == 5000 * (task.horizon + 1)
+        )
     with pytest.raises(UserError, match="no budget for tier 'laptop'; its tiers: smoke, paper"):
         get_task("long_term_memory/tmaze/passive-1000").budget("laptop")
 
