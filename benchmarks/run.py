@@ -168,7 +168,7 @@ def run(
         if not replace and _is_finished(planned):  # by the process that held it until now
             return planned.folder
         recorder = partial(Recorder, planned, tensorboard=tensorboard, wandb=wandb, say=say)
-        point = None if replace else newest_point(planned.folder, _identity(planned), say)
+        point = None if replace else newest_point(planned.folder, identity(planned), say)
         try:
             _make(planned, recorder, point)
         except CannotResume as problem:
@@ -183,7 +183,7 @@ def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None)
     if point is None:
         _clear(folder)
         _write_json(folder / "protocol.json", planned.protocol)
-        _write_json(folder / "config.json", _identity(planned))
+        _write_json(folder / "config.json", identity(planned))
     with recorder(state=point and point.harness["recorder"]) as record:
         training = _Training(planned, record)
         try:
@@ -306,7 +306,7 @@ class _Training:
     def _save(self, agent: Agent, envs: HarnessEnv) -> None:
         started = time.perf_counter()
         harness = {
-            "identity": _identity(self._plan),
+            "identity": identity(self._plan),
             "reached": self._reached,
             "returns": self._returns,
             "recorder": self._record.state(),
@@ -365,13 +365,14 @@ def _is_finished(planned: Plan) -> bool:
     config, table = planned.folder / "config.json", planned.folder / "runs.csv"
     if not config.exists() and not table.exists():
         return False
-    if changed := differences(read_json(check(config)), _identity(planned)):
+    if changed := differences(read_json(check(config)), identity(planned)):
         raise UserError(f"{planned.folder} holds a run with another {changed}; give --replace to run anew")
     rows = read_table(check(table), "runs") if table.exists() else []
     return bool(rows) and rows[-1].status == "finished"
 
 
-def _identity(planned: Plan) -> dict[str, Any]:
+def identity(planned: Plan) -> dict[str, Any]:
+    """What a run under the same id must agree in: config.json, and its row's columns `protocol` and `config`."""
     names = {"task": planned.task.id, "agent": planned.agent, "tier": planned.tier, "seed": planned.seed}
     return {"run_id": planned.run_id, **names, "protocol": protocol_id(planned.protocol), **planned.config}
 

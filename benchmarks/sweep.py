@@ -14,14 +14,16 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.checkpoint import differences
 from benchmarks.cores import one_thread_environment
 from results.errors import UserError
-from results.schema import run_id
+from results.schema import Run, run_id
 from results.store import load, run_folder
 
 POLL_S = 0.2
@@ -56,11 +58,41 @@ class State:
 
 
 def missing(jobs: Iterable[Job], root: Path) -> list[Job]:
-    """The jobs that neither the reference results nor the run folders under `root` hold as finished."""
+    """The jobs that neither the run folders under `root` nor the reference results hold as finished.
+
+    Raises UserError for a finished run folder with another configuration or protocol than the job would have now. A
+    reference run with another one counts as finished, since it is what is committed; a warning says how many.
+    """
     jobs = list(dict.fromkeys(jobs))
-    rows = [row for tier in {job.tier for job in jobs} for row in load("runs", root, tier=tier)]
-    done = {row.run_id for row in rows if row.status == "finished"}
-    return [job for job in jobs if job.run_id not in done]
+    tiers = sorted({job.tier for job in jobs})
+    local = {row.run_id: row for tier in tiers for row in load("runs", root, ("runs",), tier)}
+    reference = {row.run_id: row for tier in tiers for row in load("runs", root, ("reference",), tier)}
+    todo, stale = [], []
+    for job in jobs:
+        row = local.get(job.run_id) or reference.get(job.run_id)
+        if row is None or row.status != "finished":
+            todo.append(job)
+        elif changed := _changed(job, row):
+            if job.run_id in local:
+                raise UserError(
+                    f"{job.run_id} was made with another {changed}; make it anew with `amago-bench run --replace`, "
+                    "or give another folder with --results"
+                )
+            stale.append(f"{job.run_id}: {changed}")
+    if stale:
+        what = f"{len(stale)} of the reference runs were made with another configuration and count as finished"
+        warnings.warn(f"{what} ({stale[0]})", stacklevel=2)
+    return todo
+
+
+def _changed(job: Job, row: Run) -> str:
+    """The keys in which a run differs from what the job would make now. Threads may: they change rounding at most."""
+    from benchmarks.run import identity, plan
+
+    now = identity(plan(job.task, job.agent, job.tier, job.seed))
+    names = {key: now[key] for key in ("run_id", "task", "agent", "tier", "seed")}
+    threads = {"threads": now["threads"]}
+    return differences(names | {"protocol": row.protocol} | json.loads(row.config) | threads, now)
 
 
 def child_command(job: Job, root: Path) -> list[str]:

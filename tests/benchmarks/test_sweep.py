@@ -1,5 +1,6 @@
 """Sweeps of small stand-in processes; `test_real_run_...` at the end goes through a real run."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import sweep as module
+from benchmarks.run import identity, plan
 from benchmarks.sweep import Job, missing, sweep
 from results.errors import UserError
 
@@ -138,16 +140,62 @@ def test_missing_counts_only_what_is_finished(tmp_path, run_row):
     assert [job.seed for job in missing(jobs(4) + jobs(1), tmp_path)] == [1, 2, 3]
 
 
+def write_run(path, row):
+    from results.store import TableWriter
+
+    path.parent.mkdir(parents=True)
+    with TableWriter(path, "runs") as table:
+        table.append(row)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"budget.env_steps": 1}, r"budget.env_steps: 1 -> \d+"),
+        ({"hyperparameters.width": 1}, r"hyperparameters.width: 1 -> \d+"),
+        ({"protocol": "12345678"}, r'protocol: "12345678" -> "[0-9a-f]{8}"'),
+    ],
+)
+def test_a_run_folder_with_another_configuration_is_refused(tmp_path, run_row, change, said):
+    (job,) = jobs(1)
+    folder = tmp_path / "runs" / "smoke" / TASK / "amago" / "seed-0"
+    write_run(folder / "runs.csv", run_row(job, "finished", **change))
+    with pytest.raises(UserError, match=rf"^{job.run_id} was made with another {said}; .*--replace.*--results$"):
+        missing([job], tmp_path)
+
+
+def test_another_number_of_threads_is_no_other_result(tmp_path, run_row):
+    (job,) = jobs(1)
+    write_run(tmp_path / "runs" / "smoke" / TASK / "amago" / "seed-0" / "runs.csv", run_row(job, "finished", threads=2))
+    assert missing([job], tmp_path) == []
+
+
+def test_a_reference_run_with_another_configuration_counts_and_is_said(tmp_path, run_row):
+    (job,) = jobs(1)
+    change = {"hyperparameters.width": 1}
+    write_run(tmp_path / "reference" / "smoke" / "runs.csv", run_row(job, "finished", **change))
+    with pytest.warns(UserWarning, match=r"^1 of the reference runs were made with another configuration .*width: 1 "):
+        assert missing([job, Job(TASK, "amago", "smoke", 1)], tmp_path) == [Job(TASK, "amago", "smoke", 1)]
+
+
 @pytest.fixture
 def run_row():
     from results.schema import Run
 
-    def make(job, status):
+    def make(job, status, **changes):
+        """A row of the job as it would be made now; `changes` are by key, with dots."""
+        made = identity(plan(job.task, job.agent, job.tier, job.seed)) | changes
+        config = {key: made[key] for key in ("budget", "hyperparameters", "settings", "threads")}
+        for key, value in changes.items():
+            part, _, name = key.partition(".")
+            if name:
+                config[part][name] = value
         return Run(
-            run_id=job.run_id, protocol="00000000", task=job.task, agent=job.agent, tier=job.tier, seed=job.seed,
-            status=status, message="", commit="", dirty=False, config="{}", env_steps=1, updates=0, tokens=0,
-            parameters=None, collect_s=0.0, learn_s=0.0, evaluate_s=0.0, wall_s=1.0, peak_rss_mb=1.0, device="cpu",
-            attention="", dtype="float32", threads=1, torch="", python="3.11", started="2026-01-01T00:00:00Z",
+            run_id=job.run_id, protocol=made["protocol"], task=job.task, agent=job.agent, tier=job.tier, seed=job.seed,
+            status=status, message="", commit="", dirty=False, config=json.dumps(config), env_steps=1, updates=0,
+            tokens=0, parameters=None, collect_s=0.0, learn_s=0.0, evaluate_s=0.0, wall_s=1.0, peak_rss_mb=1.0,
+            device="cpu", attention="", dtype="float32", threads=1, torch="", python="3.11",
+            started="2026-01-01T00:00:00Z",
         )  # fmt: skip
 
     return make
