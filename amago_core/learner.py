@@ -9,11 +9,18 @@ import torch
 from amago_core.agent import Agent, Losses
 from amago_core.sequences import Batch
 
+SKIPPED_IN_A_ROW = 100  # one bad batch passes; only broken weights or a replay full of bad rewards last this long
+
+
+class Diverged(ValueError):
+    """Gradients that are not finite, and will not be again."""
+
 
 class Learner:
     """Owns the optimiser of an agent.
 
-    A step whose gradient is not finite is skipped and counted in `skipped`; the weights stay as they are.
+    A step whose gradient is not finite is skipped and counted in `skipped`; the weights stay as they are. After
+    `SKIPPED_IN_A_ROW` of them `update` raises Diverged.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -25,6 +32,7 @@ class Learner:
         self._autocast = torch.autocast(agent.device, torch.bfloat16, enabled=config.dtype == "bfloat16")
         self.updates = 0
         self.skipped = 0
+        self._in_a_row = 0
 
     def update(self, batch: Batch) -> Losses:
         """One update from a packed batch."""
@@ -38,7 +46,14 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip)
         if not torch.isfinite(norm):
             self.skipped += 1
+            self._in_a_row += 1
+            if self._in_a_row >= SKIPPED_IN_A_ROW:
+                raise Diverged(
+                    f"training diverged: gradients of {self._in_a_row} updates in a row, up to update {self.updates}, "
+                    "are not finite; try a lower lr, and look for huge rewards or observations"
+                )
             return losses
+        self._in_a_row = 0
         # Counted in updates made, so a resumed run does not warm up again (pitfall 51).
         warm = min(1.0, self.updates / config.warmup_updates) if config.warmup_updates else 1.0
         for group in self.optimiser.param_groups:
@@ -55,7 +70,7 @@ class Learner:
             "optimiser": self.optimiser.state_dict(),
             "generator": self.agent.generator.get_state(),
             "updates": self.updates,
-            "skipped": self.skipped,
+            "skipped": [self.skipped, self._in_a_row],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -63,4 +78,5 @@ class Learner:
         self.agent.load_state_dict(state["agent"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.agent.generator.set_state(state["generator"])
-        self.updates, self.skipped = state["updates"], state["skipped"]
+        self.updates = state["updates"]
+        self.skipped, self._in_a_row = state["skipped"]

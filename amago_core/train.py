@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,9 @@ from gymnasium.vector import VectorEnv
 from amago_core.agent import Agent, Losses
 from amago_core.collect import Collector
 from amago_core.learner import Learner
+from amago_core.progress import Progress
 from amago_core.replay import Replay
 from amago_core.seeding import child
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Totals since the start of training, and the mean losses since the last report."""
-
-    updates: int
-    tokens: int  # learned from
-    collect_s: float
-    learn_s: float
-    metrics: Mapping[str, float]
-    checkpoint: bool = False  # take one now: the replay runs out of the space that the last ones do not count on
 
 
 class Trainer:
@@ -42,6 +30,7 @@ class Trainer:
             stand where they stood.
 
     Raises:
+        Diverged: from `run`, see `Learner`.
         ReplayDamaged: the replay files do not fit `state`.
     """
 
@@ -123,8 +112,9 @@ class Trainer:
         return losses
 
     def _progress(self, metrics: Mapping[str, float]) -> Progress:
-        due = self.replay.checkpoint_due
-        return Progress(self.learner.updates, self._tokens, self._collect_s, self._learn_s, metrics, due)
+        due = self.replay.checkpoint_due  # it runs out of the space that the last checkpoints do not count on
+        updates, skipped = self.learner.updates, self.learner.skipped
+        return Progress(updates, self._tokens, self._collect_s, self._learn_s, metrics, due, skipped)
 
 
 def _metrics(losses: Losses) -> dict[str, float]:

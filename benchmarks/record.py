@@ -105,7 +105,7 @@ class Recorder:
         """Plain JSON, for `__init__`. Makes the rows durable."""
         return {
             "sizes": {name: table.sync() for name, table in self._tables.items()},
-            "progress": [self._progress.updates, self._progress.tokens],
+            "progress": [self._progress.updates, self._progress.tokens, self._progress.skipped],
             "seconds": [self._progress.collect_s, self._progress.learn_s, self._evaluate_s, self._wall_s()],
             "env_steps": self._env_steps,
             "last_return": self._last_return,
@@ -120,7 +120,8 @@ class Recorder:
             with naming(path):
                 os.truncate(path, size)
         collect_s, learn_s, self._evaluate_s, wall_s = state["seconds"]
-        self._progress = Progress(*state["progress"], collect_s, learn_s)
+        updates, tokens, skipped = state["progress"]
+        self._progress = Progress(updates, tokens, collect_s, learn_s, skipped=skipped)
         self._start -= wall_s
         self._env_steps, self._last_return = state["env_steps"], state["last_return"]
         self._notes, self._started = list(state["notes"]), state["started"]
@@ -175,7 +176,7 @@ class Recorder:
         row = Run(
             **self._keys(),
             status=status,
-            message="; ".join(filter(None, (message, *self._notes))),
+            message="; ".join(filter(None, (message, *self._notes, self._skipped()))),
             commit=self._commit,
             dirty=self._dirty,
             config=json.dumps(self._plan.config, sort_keys=True, separators=(",", ":")),
@@ -199,6 +200,10 @@ class Recorder:
         self._tables["runs"].append(row)
         self._write_progress(status)
         self.log(f"{status} {message}")
+
+    def _skipped(self) -> str:
+        done = self._progress
+        return f"{done.skipped} of {done.updates} updates skipped: gradients not finite" if done.skipped else ""
 
     def _keys(self) -> dict[str, Any]:
         planned = self._plan

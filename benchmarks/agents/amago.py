@@ -53,8 +53,7 @@ class Amago:
             self._trainer.collector.restart(envs.needs_reset)
         self._state = None
         try:
-            for progress in self._trainer.run():
-                yield Progress(**vars(progress))
+            yield from self._trainer.run()
         finally:
             self._trainer = None  # what is saved from now on is the trained policy
 

@@ -7,7 +7,7 @@ learns when it is given environments and acts when it is asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -15,7 +15,10 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.vector import VectorEnv
 
+from amago_core.progress import Progress
 from results.errors import UserError
+
+__all__ = ["Agent", "AgentSpec", "CannotResume", "ContractError", "Progress", "VectorStep"]
 
 if TYPE_CHECKING:
     from benchmarks.task import Task
@@ -41,18 +44,6 @@ class VectorStep:
     reward: np.ndarray  # float32 [B], of the step before; 0 where `first`
     first: np.ndarray  # bool [B]
     inner_reset: np.ndarray  # bool [B]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What an agent reports at a safe point. All counts are totals since the start of the run; times in seconds."""
-
-    updates: int = 0
-    tokens: int = 0
-    collect_s: float = 0.0
-    learn_s: float = 0.0
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    checkpoint: bool = False  # the agent wants one now; for agents that can be resumed
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from amago_core import learner as module
 from amago_core.agent import Agent
-from amago_core.learner import Learner
+from amago_core.learner import Diverged, Learner
 from amago_core.sequences import Batch
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)
@@ -80,6 +81,23 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_forgotten(
     assert weights(agent).isfinite().all(), "a statistic was poisoned"
     losses = learner.update(batch)
     assert learner.skipped == 1 and losses.total.isfinite()
+
+
+def test_too_many_skipped_in_a_row_end_training(
+    make_agent: Callable[..., Agent], make_batch: Callable[..., Batch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count goes on after a restart, and begins anew with a step that is taken."""
+    monkeypatch.setattr(module, "SKIPPED_IN_A_ROW", 3)
+    agent = make_agent()
+    good = make_batch(agent, [4, 6])
+    bad = replace(good, reward=torch.full_like(good.reward, float("nan")))
+    first = Learner(agent)
+    for batch in (bad, bad, good, bad, bad):
+        first.update(batch)
+    second = Learner(agent)
+    second.load_state_dict(first.state_dict())
+    with pytest.raises(Diverged, match=r"gradients of 3 updates in a row, up to update 6, are not finite; .*lr"):
+        second.update(bad)
 
 
 def test_u57_a_batch_of_one_transition(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:

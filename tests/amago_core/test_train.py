@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
-from amago_core.train import Progress, Trainer
+from amago_core.progress import Progress
+from amago_core.train import Trainer
 from benchmarks.long_term_memory.tmaze import TMaze
 
 TINY = Config(
@@ -46,6 +48,14 @@ def test_it_only_collects_in_the_warm_up_iterations(tmp_path: Path) -> None:
 
 def test_it_waits_for_the_first_rollout(tmp_path: Path) -> None:
     assert [p.updates for p in run(tmp_path, 4, steps_per_iteration=2)] == [0, 0, 0, 1]
+
+
+def test_it_reports_updates_that_were_skipped(tmp_path: Path) -> None:
+    started = trainer(tmp_path)
+    with torch.no_grad():
+        next(started.agent.heads.parameters()).fill_(float("nan"))
+    started.collector.agent.heads.act = lambda policy, rng, sample: np.zeros(len(policy), np.int64)
+    assert [(p.updates, p.skipped) for p in islice(started.run(), 4)] == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
 def test_a_shorter_context_trains_on_slices(tmp_path: Path) -> None:

@@ -400,8 +400,8 @@ def test_u71_a_really_full_disk(straight, stop_at, tmp_path):
 
 
 def test_another_format_is_refused_and_nothing_is_lost(stopped, tmp_path, monkeypatch):
-    monkeypatch.setattr(core, "FORMAT", 2)
-    with pytest.raises(UserError, match="has checkpoint format 1, this version reads 2; give --replace"):
+    monkeypatch.setattr(core, "FORMAT", 99)
+    with pytest.raises(UserError, match="has checkpoint format 2, this version reads 99; give --replace"):
         make_run(tmp_path)
     assert len(core.checkpoints(stopped / "checkpoints")) == 2
 

@@ -1,6 +1,7 @@
 import json
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,16 @@ def test_the_files_beside_the_tables(toy):
     assert set(protocol["packages"]) == {"gymnasium"}
     assert "finished" in (folder / "log.txt").read_text()
     assert not (folder / "scratch").exists()
+
+
+def test_skipped_updates_are_said_in_the_row(toy):
+    class Skips(Walker):
+        def learn(self, envs, seeds):
+            for progress in super().learn(envs, seeds):
+                yield replace(progress, skipped=progress.updates // 4)
+
+    toy.run(Skips)
+    assert toy.rows("runs")[-1].message == "5 of 20 updates skipped: gradients not finite"
 
 
 def test_tensorboard_mirrors_the_curves(toy):
@@ -289,7 +300,7 @@ def test_a_failure_is_a_row_a_log_and_an_error(toy):
 def test_another_configuration_is_refused_without_replace(toy, toys):
     toy.run()
     other = toys.scripted(lambda t: (1.0, t == 4, False, {}), horizon=9, budget=Budget(60, 2, 2, (0,)))
-    with pytest.raises(UserError, match=r'another budget.env_steps: 40 -> 60; .*--replace'):
+    with pytest.raises(UserError, match=r"another budget.env_steps: 40 -> 60; .*--replace"):
         toy.run(task=other)
     assert toy.rows("runs")[-1].env_steps == 40
     toy.run(task=other, replace=True)
