@@ -66,7 +66,8 @@ class LoadedRun:
 
     def evaluate(self, rollouts: int = FINAL_ROLLOUTS, slots: int = SLOTS) -> list[EpisodeRecord]:
         """Play whole rollouts by the harness's rule; with the defaults those of the final evaluation."""
-        return evaluate(self.agent, self.task, evaluation_seeds(self.task.id, "final"), rollouts, slots)
+        seeds = evaluation_seeds(self.task.id, "final")
+        return evaluate(self.agent, self.task, seeds, rollouts, slots, run_seed=self.seed)
 
     def rows(self, table: str) -> pd.DataFrame:
         """The run's rows of `episodes`, `curves` or `runs`."""

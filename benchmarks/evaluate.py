@@ -60,18 +60,21 @@ def evaluate(
     rollouts: int = FINAL_ROLLOUTS,
     slots: int = SLOTS,
     envs: VectorEnv | None = None,
+    *,
+    run_seed: int = 0,
 ) -> list[EpisodeRecord]:
     """Play `rollouts` rollouts, equally many a slot, and return their inner episodes in order of slot and rollout.
 
     Memory is kept from the first to the last step of a rollout. Countable instances are balanced to within one.
-    `envs` is an environment of the task with `slots` slots to use again; without it one is made and closed.
+    `seeds` are common to all agents and runs; the policy's own draws are the run's, by `run_seed`, or all random agents
+    would be one. `envs` is an environment of the task with `slots` slots to use again; without it one is made and closed.
     Raises ValueError where the slots cannot share the rollouts equally, and what `HarnessEnv` raises.
     """
     if rollouts < 1 or slots < 1 or rollouts % slots:
         raise ValueError(f"{slots} slots cannot play {rollouts} rollouts, equally many each")
     env = HarnessEnv(envs or task.make(slots), task, seeds, "evaluate")
     try:
-        return _play(agent, env, rollouts // slots, np.random.default_rng(child(seeds, "policy")))
+        return _play(agent, env, rollouts // slots, np.random.default_rng(child(seeds, "policy", run_seed)))
     finally:
         if envs is None:
             env.close()

@@ -341,7 +341,8 @@ class _Training:
         start = time.perf_counter()
         task = self._plan.task
         rollouts = FINAL_ROLLOUTS if final else INTERMEDIATE_ROLLOUTS
-        episodes = evaluate(agent, task, evaluation_seeds(task.id, "final" if final else index), rollouts, SLOTS, arena)
+        seeds = evaluation_seeds(task.id, "final" if final else index)
+        episodes = evaluate(agent, task, seeds, rollouts, SLOTS, arena, run_seed=self._plan.seed)
         summary = summarise(episodes)
         self._record.evaluation(episodes, summary, index, final, time.perf_counter() - start)
         self._returns.append(summary.return_mean)

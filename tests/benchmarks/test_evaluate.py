@@ -186,6 +186,16 @@ def test_u63_the_random_agent_repeats_itself():
     assert once != other
 
 
+def test_runs_of_one_agent_draw_their_own_actions_on_common_rollouts():
+    """Else all random agents would be one run, and their interval would have no width."""
+    task = get_task("long_term_memory/tmaze/passive-10")
+    agent = Random(type("Spec", (), {"action_space": task.make(1).single_action_space}))
+    first, second, again = (evaluate(agent, task, SEEDS, 100, 20, run_seed=seed) for seed in (0, 1, 0))
+    assert first == again
+    assert [e.episode_return for e in first] != [e.episode_return for e in second]
+    assert [(e.slot, e.rollout, e.instance) for e in first] == [(e.slot, e.rollout, e.instance) for e in second]
+
+
 def test_an_environment_used_again_gives_the_same_rollouts():
     task = get_task("long_term_memory/tmaze/passive-10")
     arena = task.make(20)
