@@ -112,9 +112,13 @@ def _flash_problem(device: torch.device | str, head_width: int) -> str:
     return ""
 
 
-def attend_cached(q: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
-    """One query a slot: q `[B, H, Dh]`, keys and values `[B, H, W, Dh]`, visible `[B, W]` bool -> `[B, H, Dh]`."""
+def attend_cached(q: Tensor, keys: Tensor, values: Tensor, visible: Tensor | None) -> Tensor:
+    """One query a slot: q `[B, H, Dh]`, keys and values `[B, H, W, Dh]` -> `[B, H, Dh]`.
+
+    `visible` `[B, W]` bool says which keys a slot may see; None: all.
+    """
     # A row times a matrix: twice as fast on a CPU as the matrix times a column.
-    scores = (q.unsqueeze(2) @ keys.transpose(2, 3)).squeeze(2) / math.sqrt(q.shape[-1])  # [B, H, W]
-    scores = scores.masked_fill(~visible.unsqueeze(1), -math.inf)
+    scores = ((q / math.sqrt(q.shape[-1])).unsqueeze(2) @ keys.transpose(2, 3)).squeeze(2)  # [B, H, W]
+    if visible is not None:
+        scores = scores.masked_fill(~visible.unsqueeze(1), -math.inf)
     return (scores.softmax(dim=-1).unsqueeze(2) @ values).squeeze(2)

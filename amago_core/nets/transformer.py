@@ -107,7 +107,8 @@ class KeyValueCache:
 
     def begin(self, position: Tensor, like: Tensor) -> None:
         """Makes room for the tokens at `position` [B] and notes which entries each slot may see."""
-        needed, have = min(int(position.max()) + 1, self.window), self.store.shape[4]
+        earliest, latest = (int(x) for x in position.aminmax())
+        needed, have = min(latest + 1, self.window), self.store.shape[4]
         if self.store.dtype != like.dtype or self.store.device != like.device:
             self.store, self._slots = self.store.to(like), self._slots.to(like.device)
         if needed > have:  # doubling keeps short rollouts cheap under a long horizon
@@ -116,9 +117,12 @@ class KeyValueCache:
                 [self.store, self.store.new_zeros(*self.store.shape[:4], grown - have, self.store.shape[5])], dim=4
             )
         self._length = needed
-        self._entry = position % self.window  # a ring: the oldest key makes way past the window
-        # Entry j holds a token of this rollout iff j <= position; past the window every entry does.
-        self._visible = torch.arange(needed, device=position.device) <= position.unsqueeze(1)
+        # Slots at the same timestep write one entry and see all that is there: no index, no mask.
+        self._together = latest % self.window if earliest == latest else None
+        if self._together is None:
+            self._entry = position % self.window  # a ring: the oldest key makes way past the window
+            # Entry j holds a token of this rollout iff j <= position; past the window every entry does.
+            self._visible = torch.arange(needed, device=position.device) <= position.unsqueeze(1)
 
     def restore(self, saved: Tensor) -> None:
         """Takes over the entries of another cache, its dtype and its device."""
@@ -130,10 +134,13 @@ class KeyValueCache:
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Stores k and v `[B, H, Dh]` and attends over what the slots may see."""
         keys, values = self.store[layer]
-        keys[self._slots, :, self._entry] = k
-        values[self._slots, :, self._entry] = v
-        n = self._length
-        return attention.attend_cached(q, keys[:, :, :n], values[:, :, :n], self._visible)
+        if self._together is None:
+            keys[self._slots, :, self._entry] = k
+            values[self._slots, :, self._entry] = v
+        else:
+            keys[:, :, self._together], values[:, :, self._together] = k, v
+        n, visible = self._length, self._visible if self._together is None else None
+        return attention.attend_cached(q, keys[:, :, :n], values[:, :, :n], visible)
 
 
 class Transformer(SequenceModel):
