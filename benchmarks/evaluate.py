@@ -66,8 +66,9 @@ def evaluate(
     """Play `rollouts` rollouts, equally many a slot, and return their inner episodes in order of slot and rollout.
 
     Memory is kept from the first to the last step of a rollout. Countable instances are balanced to within one.
-    `seeds` are common to all agents and runs; the policy's own draws are the run's, by `run_seed`, or all random agents
-    would be one. `envs` is an environment of the task with `slots` slots to use again; without it one is made and closed.
+    `seeds` are common to all agents and runs, but `run_seed` gives each run's policy draws of its own: else all runs of
+    the random agent would be one. `envs` is an environment of the task with `slots` slots to use again; without it one
+    is made and closed.
     Raises ValueError where the slots cannot share the rollouts equally, and what `HarnessEnv` raises.
     """
     if rollouts < 1 or slots < 1 or rollouts % slots:

@@ -34,7 +34,7 @@ def test_u64_every_stream_is_printed_and_no_two_are_equal(monkeypatch, tmp_path)
     streams = dict(line.split(maxsplit=1)[::-1] for line in lines)
     assert summary == f"{len(lines)} streams, 0 equal to another"
     assert len(streams) == len(set(streams.values())) == len(lines)
-    assert f"seed 0 / {TASK} / evaluate / final / policy" in streams
+    assert f"seed 0 / {TASK} / evaluate / final / policy / 0" in streams
     assert {f"seed 0 / {TASK} / evaluate / final / evaluate / {slot} / 0" for slot in range(20)} <= streams.keys()
     assert {"analysis / bootstrap", "analysis / permutation_test"} <= streams.keys()
 
@@ -55,5 +55,5 @@ def test_the_streams_of_amago(monkeypatch, tmp_path):
     assert result.exit_code == 0
     for name in ("agent / weights", "agent / learning", f"{TASK} / agent / collect / actions",
                  f"{TASK} / agent / collect / exploration", f"{TASK} / agent / replay", f"{TASK} / train / 0 / 0",
-                 f"{TASK} / evaluate / 0 / policy", f"{TASK} / evaluate / final / policy"):  # fmt: skip
+                 f"{TASK} / evaluate / 0 / policy", f"{TASK} / evaluate / final / policy / 0"):  # fmt: skip
         assert f"  seed 0 / {name}\n" in result.output
