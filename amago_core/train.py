@@ -17,6 +17,8 @@ from amago_core.progress import Progress
 from amago_core.replay import Replay
 from amago_core.seeding import child
 
+CHUNK = 256  # steps of each slot between two reports while collecting: a second or a few, however long an iteration
+
 
 class Trainer:
     """An agent with its learner, its replay and its collector.
@@ -50,33 +52,43 @@ class Trainer:
             raise ValueError(f"replay_tokens {config.replay_tokens} cannot hold a rollout of {rollout.horizon} steps")
         capacity = min(config.replay_tokens, config.replay_trajectories * (rollout.horizon + 1))
         # In each slot a rollout under way and, at worst, rollouts of one step, two tokens each; then the ring's end.
-        burst = envs.num_envs * (rollout.horizon + 1 + 2 * config.steps_per_iteration) + rollout.horizon + 1
+        steps = min(CHUNK, config.steps_per_iteration)
+        burst = envs.num_envs * (rollout.horizon + 1 + 2 * steps) + rollout.horizon + 1
         self.replay = Replay(
             folder, agent.observations, agent.actions, capacity, config.replay_trajectories, burst, state.get("replay")
         )
         self.collector = Collector(envs, agent, self.replay, child(seed, "collect"), state.get("collector"))
         self._rng = np.random.default_rng(child(seed, "replay"))
         self._context = config.context or rollout.horizon
-        self._iteration, self._updates_left = 0, 0  # of this iteration
+        self._iteration, self._updates_left, self._steps_left = 0, 0, 0  # the latter of this iteration
         self._tokens, self._collect_s, self._learn_s = 0, 0.0, 0.0
         if state:
             self._restore(state)
 
     def run(self) -> Iterator[Progress]:
-        """Collects and learns for ever; yields after each phase of collecting and after each update."""
+        """Collects and learns for ever; yields after each `CHUNK` steps and after each update."""
         config = self.config
         while True:
             while self._updates_left:
                 losses = self._update()
                 self._updates_left -= 1
                 yield self._progress(_metrics(losses))
-            started = time.perf_counter()
-            self.collector.collect(config.steps_per_iteration)
-            self._collect_s += time.perf_counter() - started
+            self._steps_left = self._steps_left or config.steps_per_iteration
+            while self._steps_left:
+                self._collect()
+                yield self._progress({})
+
+    def _collect(self) -> None:
+        """One chunk; the last one of an iteration begins its updates."""
+        started = time.perf_counter()
+        steps = min(CHUNK, self._steps_left)
+        self.collector.collect(steps)
+        self._steps_left -= steps
+        self._collect_s += time.perf_counter() - started
+        if not self._steps_left:
             self._iteration += 1
-            if self._iteration > config.warmup_iterations and len(self.replay):
-                self._updates_left = config.updates_per_iteration
-            yield self._progress({})
+            if self._iteration > self.config.warmup_iterations and len(self.replay):
+                self._updates_left = self.config.updates_per_iteration
 
     def state_dict(self) -> dict[str, Any]:
         """All that a Trainer needs to go on from here, between two reports, beside the files of the replay."""
@@ -84,14 +96,14 @@ class Trainer:
             "learner": self.learner.state_dict(),
             "replay": self.replay.state_dict(),
             "collector": self.collector.state_dict(),
-            "position": [self._iteration, self._updates_left],
+            "position": [self._iteration, self._updates_left, self._steps_left],
             "totals": [self._tokens, self._collect_s, self._learn_s],
             "generator": self._rng.bit_generator.state,
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Generators last: nothing that is built on the way may draw from one that is restored (case U75)."""
-        self._iteration, self._updates_left = state["position"]
+        self._iteration, self._updates_left, self._steps_left = state["position"]
         self._tokens, self._collect_s, self._learn_s = state["totals"]
         self.learner.load_state_dict(state["learner"])
         self._rng.bit_generator.state = state["generator"]

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from amago_core import checkpoint
+from amago_core import checkpoint, train
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
 from amago_core.replay import Replay, ReplayDamaged, Trajectory
@@ -253,6 +253,12 @@ def test_u74_it_goes_on_bitwise_as_if_never_stopped(space: str, model: str, stop
     state = checkpoint.load_state(tmp_path / "state.pt")
     second = start(space, model, tmp_path / "stopped", seed=99, state=state, envs=envs)
     assert before + list(reports(second, 15)) == straight
+
+
+def test_u74_it_goes_on_in_the_middle_of_collecting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "CHUNK", 1)
+    for stop in (9, 10, 11):  # of iterations of 4 chunks and 3 updates
+        test_u74_it_goes_on_bitwise_as_if_never_stopped("discrete", "gru", stop, tmp_path / str(stop))
 
 
 def test_u75_a_restored_generator_is_where_it_was(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from amago_core import train
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
 from amago_core.progress import Progress
@@ -40,6 +41,16 @@ def test_it_reports_after_collecting_and_after_each_update(tmp_path: Path) -> No
     assert [bool(p.metrics) for p in progress] == [False, True, True, True] * 2
     assert all(np.isfinite(list(p.metrics.values())).all() for p in progress)
     assert progress[-1].collect_s > progress[0].collect_s > 0 and progress[-1].learn_s > 0
+
+
+def test_long_collecting_is_reported_in_chunks_and_changes_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(tmp_path, 8)
+    monkeypatch.setattr(train, "CHUNK", 2)
+    chunks = run(tmp_path, 12)
+    assert [p.updates for p in chunks] == [0, 0, 0, 1, 2, 3, 3, 3, 3, 4, 5, 6]  # 5 steps are 2, 2 and 1
+    assert [p.metrics for p in chunks if p.metrics] == [p.metrics for p in whole if p.metrics]
 
 
 def test_it_only_collects_in_the_warm_up_iterations(tmp_path: Path) -> None:
