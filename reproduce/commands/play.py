@@ -16,6 +16,7 @@ from results.errors import UserError
 
 if TYPE_CHECKING:
     from benchmarks.sweep import Job
+    from benchmarks.task import Task
 
 
 @click.command()
@@ -74,29 +75,41 @@ def sweep(
 ) -> None:  # fmt: skip
     """Make many runs, several at once.
 
-    All of tasks x agents x seeds that are not finished yet, each in a process and with a thread of its own. One that
-    fails does not stop the others. Stop with Ctrl-C and call again: finished runs stay finished. Ends with 1 and the
-    list of failed runs if there are any.
+    All of tasks x agents x seeds that are not finished yet, each in a process and with a thread of its own. Tasks of
+    a pattern without a budget at the tier are left out. A run that fails does not stop the others. Stop with Ctrl-C
+    and call again: finished runs stay finished. Ends with 1 and the list of failed runs if there are any.
 
     \b
     amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop
     amago-bench sweep --task long_term_memory/tmaze/passive-10 --agent amago --seeds 0-4 --workers 2
     """
     from benchmarks.agents import agent_id, check_agent, parse_agent
-    from benchmarks.catalog import match
     from benchmarks.sweep import Job
     from results.store import results_root
 
     bases = [parse_agent(text) for text in agent_ids]
     for base, _ in bases:
         check_agent(base)
-    tasks = {task.id: task for pattern in patterns for task in match(pattern)}
+    tasks = {task.id: task for pattern in patterns for task in _playable(pattern, tier)}
     jobs = [
         Job(task.id, agent_id(*agent), tier, seed)
         for task in tasks.values() for seed in seeds or task.budget(tier).seeds for agent in bases
     ]  # fmt: skip
     if make_missing(jobs, root or results_root(), workers):
         raise click.exceptions.Exit(1)
+
+
+def _playable(pattern: str, tier: str) -> list[Task]:
+    """The tasks of a pattern that have a budget at the tier; the others are said. Raises UserError where none has."""
+    from benchmarks.catalog import match
+
+    matched = match(pattern)
+    playable = [task for task in matched if tier in task.budgets]
+    if not playable:
+        matched[0].budget(tier)
+    if without := [task.id for task in matched if tier not in task.budgets]:
+        click.echo(f"left out, without a budget at the tier {tier}: {', '.join(without)}")
+    return playable
 
 
 def make_missing(jobs: Sequence[Job], root: Path, workers: int | None) -> list[Job]:

@@ -14,6 +14,7 @@ from reproduce import cli as module
 from reproduce.cli import cli, main
 
 TASK = "long_term_memory/tmaze/passive-10"
+LONG = "long_term_memory/tmaze/passive-10000"  # without a laptop budget
 RUN_ID = f"smoke:{TASK}:random:0"
 
 BROKEN = """
@@ -90,6 +91,10 @@ def test_what_is_unknown_gets_one_line_with_the_nearest_names(command, arguments
         (["run", "--task", TASK, "--seed", "-1"], "--seed"),
         (["sweep", "--task", TASK, "--agent", "random", "--seeds", "4-0"], "0-4 or 0,1"),
         (["sweep", "--task", TASK, "--agent", "random", "--workers", "0"], "--workers"),
+        (
+            ["sweep", "--task", LONG, "--agent", "random", "--tier", "laptop", "--seeds", "0"],
+            "no budget for tier 'laptop'",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(command, arguments, said):

@@ -5,12 +5,15 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 import pytest
 
-from reproduce.cli import cli
+from benchmarks import sweep
+from benchmarks.catalog import get_task
+from reproduce.cli import cli, main
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text()
@@ -40,6 +43,23 @@ def parse(line):
     _, name, *arguments = shlex.split(line, comments=True)
     cli.commands[name].make_context(name, arguments, parent=click.Context(cli))
     return name
+
+
+@pytest.mark.parametrize(
+    "line", [*(c for c in COMMANDS if " sweep " in c), *examples(cli.commands["sweep"])], ids=lambda line: line[:60]
+)
+def test_every_sweep_command_makes_its_runs(line, tmp_path, monkeypatch, capsys):
+    """With a process that does nothing in place of each run. Some tasks of the pattern have no laptop budget."""
+    monkeypatch.setattr(sweep, "POLL_S", 0.01)
+    made = []
+    stand_in = partial(sweep.sweep, command=lambda job, root: made.append(job) or ["true"])
+    monkeypatch.setattr(sweep, "sweep", stand_in)
+    monkeypatch.setenv("AMAGO_BENCH_RESULTS", str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        main(shlex.split(line, comments=True)[1:])
+    assert end.value.code == 0, capsys.readouterr().err
+    assert made and all(job.tier in get_task(job.task).budgets for job in made)
+    assert ("passive-1000," in capsys.readouterr().out) == ("passive-*" in line)
 
 
 def test_every_script_and_file_it_names_is_there():
