@@ -111,7 +111,7 @@ def _load(planned: Plan, folder: Path | None = None) -> LoadedRun:
     checkpoint = folder / "checkpoint"
     if not (checkpoint / "done").exists():
         raise UserError(f"{folder} holds no finished run; `amago-bench run` makes it")
-    with contextlib.closing(planned.task.make(1)) as envs, tempfile.TemporaryDirectory() as scratch:
+    with contextlib.closing(planned.task.build(1)) as envs, tempfile.TemporaryDirectory() as scratch:
         spaces = envs.single_observation_space, envs.single_action_space
         agent = make_agent(planned.base, planned.spec(envs, Path(scratch)))
         check_folder(checkpoint)

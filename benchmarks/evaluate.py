@@ -73,7 +73,7 @@ def evaluate(
     """
     if rollouts < 1 or slots < 1 or rollouts % slots:
         raise ValueError(f"{slots} slots cannot play {rollouts} rollouts, equally many each")
-    env = HarnessEnv(envs or task.make(slots), task, seeds, "evaluate")
+    env = HarnessEnv(envs or task.build(slots), task, seeds, "evaluate")
     try:
         return _play(agent, env, rollouts // slots, np.random.default_rng(child(seeds, "policy", run_seed)))
     finally:

@@ -50,7 +50,7 @@ class Recorder:
         self._plan, self._say = planned, say
         self._start = time.perf_counter()
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
-        self._commit, self._dirty = _git_state()
+        self._commit, self._dirty = git_state()
         self._protocol = protocol_id(planned.protocol)
         self._description: dict[str, Any] = {}
         self._progress, self._env_steps = Progress(), 0
@@ -238,7 +238,7 @@ class Recorder:
                 mirror.scalars(values, self._env_steps)
 
 
-def _git_state() -> tuple[str, bool]:
+def git_state() -> tuple[str, bool]:
     """The commit of the code and whether tracked code was changed since; ("", False) outside a checkout."""
 
     def git(*arguments: str) -> str:

@@ -235,8 +235,8 @@ class _Training:
         scratch.mkdir(exist_ok=True)
         root = child(self._plan.seed, task.id)
         with contextlib.ExitStack() as stack:
-            raw = stack.enter_context(contextlib.closing(task.make(budget.num_envs)))
-            arena = stack.enter_context(contextlib.closing(task.make(SLOTS)))
+            raw = stack.enter_context(contextlib.closing(task.build(budget.num_envs)))
+            arena = stack.enter_context(contextlib.closing(task.build(SLOTS)))
             agent = make_agent(self._plan.base, self._plan.spec(raw, scratch))
             if not _resumes(agent):
                 stack.callback(shutil.rmtree, scratch)

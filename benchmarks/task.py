@@ -63,10 +63,9 @@ class Task:
     time_scale: int | None = None  # divides the time input; None: the horizon
     sample_actions: bool = True  # evaluation samples the policy, else it takes the mode
     instances: int | None = None  # countable hidden instances, balanced through options["instance"]
-    inner_episodes: bool = False
     splits: tuple[str, ...] = ("same",)
     packages: tuple[str, ...] = ("gymnasium",)  # distributions whose versions matter to the scores
-    extra: str | None = None  # pip extra that brings the environment
+    extra: str | None = None  # of this project, that brings the environment: pip install 'amago-bench[<extra>]'
     oracle: Policy | None = None
 
     def __post_init__(self) -> None:
@@ -74,6 +73,20 @@ class Task:
             raise ValueError(f"task {self.id}: horizon must be at least 1, got {self.horizon}")
         if unknown := set(self.budgets) - set(TIERS):
             raise ValueError(f"task {self.id}: unknown tiers {sorted(unknown)}; the tiers are {', '.join(TIERS)}")
+
+        if self.splits != ("same",):  # until `make` takes a split, train and test would be the same instances
+            raise ValueError(f"task {self.id}: splits {self.splits} cannot be kept apart yet; leave them ('same',)")
+
+    def build(self, num_envs: int) -> VectorEnv:
+        """`make`, except that it raises UserError with what to install where the environment's package is missing."""
+        try:
+            return self.make(num_envs)
+        except ImportError as error:
+            if self.extra is None:
+                raise
+            raise UserError(
+                f"task {self.id}: {error}; its environment comes with pip install 'amago-bench[{self.extra}]'"
+            ) from error
 
     def budget(self, tier: str) -> Budget:
         """The budget of a tier. Raises UserError where the task has none for it."""

@@ -35,9 +35,17 @@ SOURCES = ("reference", "runs")
 
 
 def results_root() -> Path:
-    """The folder that holds runs/ and reference/: $AMAGO_BENCH_RESULTS, or the repository's results/."""
+    """The folder that holds runs/ and reference/: $AMAGO_BENCH_RESULTS, or the repository's results/.
+
+    Raises UserError where the variable names something else than a folder.
+    """
     configured = os.environ.get("AMAGO_BENCH_RESULTS")
-    return Path(configured).expanduser() if configured else PACKAGE
+    if not configured:
+        return PACKAGE
+    root = Path(configured).expanduser()
+    if root.exists() and not root.is_dir():
+        raise UserError(f"AMAGO_BENCH_RESULTS is {root}, which is a file; let it name a folder")
+    return root
 
 
 def run_folder(root: Path, tier: str, task: str, agent: str, seed: int) -> Path:

@@ -45,13 +45,14 @@ def _number(value: float) -> float | None:
 def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> None:
     """Show all runs, and those that a figure still needs.
 
-    Runs are missing at a tier only once it has any.
+    Runs are missing at a tier only once it has any. `older` are those that another commit than the present one made.
 
     \b
     amago-bench status --tier laptop
     amago-bench status --task 'long_term_memory/tmaze/*'
     """
     from analysis.figures import FIGURES
+    from benchmarks.record import git_state
     from reproduce.pipeline import jobs
     from results.store import load, results_root
 
@@ -63,13 +64,18 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
         job for name in tiers for job in jobs(FIGURES, name)
         if _wanted(job.task, patterns) and job.run_id not in known
     ]  # fmt: skip
+    commit, _ = git_state()
     table = [
-        (row.run_id, row.status, row.env_steps, duration(row.wall_s), row.started, row.message or None) for row in rows
-    ] + [(job.run_id, "missing", None, None, None, None) for job in absent]
+        (
+            row.run_id, row.status, row.env_steps, duration(row.wall_s), row.started,
+            "older" if commit and row.commit != commit else None, row.message or None,
+        )
+        for row in rows
+    ] + [(job.run_id, "missing", None, None, None, None, None) for job in absent]  # fmt: skip
     if not table:
         click.echo(f"no runs yet under {root}; `amago-bench run --help` shows how to make one")
         return
-    click.echo(aligned(("run", "status", "env steps", "wall", "started", "message"), table))
+    click.echo(aligned(("run", "status", "env steps", "wall", "started", "code", "message"), table))
     counts = {word: sum(line[1] == word for line in table) for word in dict.fromkeys(str(line[1]) for line in table)}
     click.echo("\n" + ", ".join(f"{count} {word}" for word, count in counts.items()))
 

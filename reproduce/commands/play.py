@@ -46,7 +46,7 @@ def run(
     amago-bench run --task long_term_memory/tmaze/passive-10 --set lr=3e-4 --seed 1
     amago-bench run --env CartPole-v1 --agent my_module:MyAgent
     """
-    if (task is None) == (env_id is None):
+    if bool(task) == bool(env_id):
         raise click.UsageError("give either --task or --env; `amago-bench list` shows the tasks")
     from benchmarks.agents import parse_settings
     from benchmarks.run import run as make
@@ -134,12 +134,16 @@ def make_missing(jobs: Sequence[Job], root: Path, workers: int | None) -> list[J
             click.echo(f"  {state.job.run_id}: {state.message}  ({state.log})", err=True)
         click.echo("to run only these again:", err=True)
         for state in failed:
-            click.echo(f"  {rerun_command(state.job)}", err=True)
+            click.echo(f"  {rerun_command(state.job, root)}", err=True)
     return [state.job for state in failed]
 
 
-def rerun_command(job: Job) -> str:
+def rerun_command(job: Job, root: Path) -> str:
+    from results.store import results_root
+
     named = {"--task": job.task, "--agent": job.agent, "--tier": job.tier, "--seed": str(job.seed)}
+    if root != results_root():
+        named["--results"] = str(root)
     return shlex.join(["amago-bench", "run", *(word for pair in named.items() for word in pair)])
 
 

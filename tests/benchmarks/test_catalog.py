@@ -66,6 +66,21 @@ def test_every_task_is_whole():
         assert pickle.loads(pickle.dumps(task)).id == task_id
 
 
+def test_a_split_that_make_is_not_told_is_refused(toys):
+    with pytest.raises(ValueError, match=r"task test/toy/a: splits \('train', 'test'\) cannot be kept apart yet"):
+        toys.task(lambda slots: None, splits=("train", "test"))
+
+
+def test_a_missing_package_of_an_environment_says_what_to_install(toys):
+    def make(slots):
+        raise ImportError("no module named 'rooms'")
+
+    with pytest.raises(UserError, match=r"rooms'; .* pip install 'amago-bench\[rooms\]'$"):
+        toys.task(make, extra="rooms").build(1)
+    with pytest.raises(ImportError):
+        toys.task(make).build(1)
+
+
 def test_tmaze_budgets():
     assert get_task("long_term_memory/tmaze/passive-100").budget("laptop").seeds == (0, 1, 2, 3, 4)
     assert get_task("long_term_memory/tmaze/passive-300").budget("laptop").seeds == (0, 1, 2)

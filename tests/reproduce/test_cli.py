@@ -86,6 +86,7 @@ def test_what_is_unknown_gets_one_line_with_the_nearest_names(command, arguments
     ("arguments", "said"),
     [
         (["run"], "either --task or --env"),
+        (["run", "--task", ""], "either --task or --env"),
         (["run", "--task", TASK, "--env", "CartPole-v1"], "either --task or --env"),
         (["run", "--task", TASK, "--set", "lr"], "key=value"),
         (["run", "--task", TASK, "--seed", "-1"], "--seed"),
@@ -146,6 +147,29 @@ def test_u110_a_sweep_lists_what_failed_and_how_to_run_only_that_again(command, 
     assert "2 of 6 runs are finished, 4 to make" in command(*sweep, "--seeds", "0,1")[1]
     code, out, _ = command("sweep", "--task", TASK, "--agent", "random", "--seeds", "0-1")
     assert (code, out) == (0, "nothing to run: all 2 runs are finished\n")
+
+
+def test_the_commands_to_run_again_name_the_results_folder(command, folder):
+    (folder / "broken.py").write_text(BROKEN)
+    err = command("sweep", "--task", TASK, "--agent", "broken:Raises", "--results", str(folder / "elsewhere"))[2]
+    (again,) = (line for line in err.splitlines() if line.startswith("  amago-bench run"))
+    assert again.endswith(f" --results {folder / 'elsewhere'}")
+
+
+def test_results_that_are_a_file_are_refused(command, folder, monkeypatch):
+    monkeypatch.setenv("AMAGO_BENCH_RESULTS", str(folder / "file"))
+    (folder / "file").touch()
+    assert command("status")[::2] == (
+        2, f"amago-bench: AMAGO_BENCH_RESULTS is {folder / 'file'}, which is a file; let it name a folder\n"
+    )  # fmt: skip
+
+
+def test_status_marks_runs_of_another_commit(command, monkeypatch):
+    command("run", "--task", TASK, "--agent", "random", "--quiet")
+    assert " older" not in command("status")[1]
+    monkeypatch.setattr("benchmarks.record.git_state", lambda: ("f" * 40, False))
+    (line,) = (line for line in command("status")[1].splitlines() if line.startswith(RUN_ID))
+    assert " older " in line
 
 
 def test_a_setting_in_an_agents_name_and_one_given_apart_are_the_same_run(command, folder):
