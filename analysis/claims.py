@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 import yaml
 
+from analysis.figures import FIGURES
 from results.errors import UserError
 
 SCHEMA = 1
@@ -63,6 +64,8 @@ def load_claims(path: Path) -> list[Claim]:
     """The claims of `path`, in order. Raises `ClaimError` on the first fault, with its line."""
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_LineLoader)
+    except RecursionError:
+        raise ClaimError(f"{path}: not readable as YAML (nested too deeply)") from None
     except OSError as error:
         raise ClaimError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
@@ -72,7 +75,8 @@ def load_claims(path: Path) -> list[Claim]:
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ClaimError(f"{where}: not readable as YAML ({problem})") from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or type(schema) is not int or schema != SCHEMA:
         raise ClaimError(f"{path}: must start with 'schema: {SCHEMA}'")
     if set(document) - {_LINE} != {"schema", "claims"} or not isinstance(document["claims"], list):
         raise ClaimError(f"{path}: must hold 'schema' and the list 'claims', and nothing else")
@@ -164,3 +168,21 @@ def _check(claims: list[Claim], where: str) -> None:
     for message, fault in faults.items():
         if fault:
             raise ClaimError(f"{where}: {message}")
+    _check_plan(claim, where)
+
+
+def _check_plan(claim: Claim, where: str) -> None:
+    """A rule that the planned runs of its figure can never satisfy would be inconclusive for ever."""
+    rule = claim.rule
+    if claim.figure not in FIGURES:
+        raise ClaimError(f"{where}: unknown figure '{claim.figure}' (known: {', '.join(FIGURES)})")
+    planned = FIGURES[claim.figure].runs.get(claim.tier, {})
+    if strange := [task for task in rule.tasks if task not in planned]:
+        raise ClaimError(f"{where}: figure {claim.figure} has no task {strange[0]} at the tier {claim.tier}")
+    seeds = [planned[task] for task in rule.tasks]
+    most = sum(seeds) if rule.kind == "comparison" else min(seeds)
+    if rule.minimum_seeds > most:
+        raise ClaimError(
+            f"{where}: minimum_seeds is {rule.minimum_seeds}, but figure {claim.figure} plans {most} at the tier "
+            f"{claim.tier}"
+        )

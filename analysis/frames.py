@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +15,7 @@ from results import schema, store
 
 FIRST_TUNING_SEED = 1000  # seeds from here on chose hyper-parameters, so they judge nothing
 METRICS = ("return", "success")
+DECIDES = ("budget", "hyperparameters", "settings")  # the parts of a configuration that make it another agent
 
 
 def load(table: str, root: Path | None = None, tier: str | None = None) -> pd.DataFrame:
@@ -29,14 +32,17 @@ def scores(
     `return` and `success` are the means of the final evaluation's rollouts, `best_return` and `best_success` the
     largest means over the whole training; all are NaN for a run that did not finish, and success where the task
     defines none. `state` is `finished`, `failed` (also: finished without a final evaluation) or `unfinished`
-    (running or interrupted: not a result, either way). Tuning seeds are left out.
+    (running or interrupted: not a result, either way). `config` is a digest of the run's budget, hyper-parameters and
+    settings: rows that differ in it are of different agents, whatever the name. Tuning seeds are left out, and so are
+    the repeats of an agent that learns nothing: without updates each seed plays the same final evaluation.
     """
     runs, curves = load("runs", root, tier), load("curves", root, tier)
     keep = [
         fnmatchcase(row.task, task) and row.seed < FIRST_TUNING_SEED and (agents is None or row.agent in agents)
         for row in runs.itertuples()
     ]
-    frame = runs.loc[keep, ["run_id", "task", "protocol", "agent", "tier", "seed", "env_steps", "wall_s"]].copy()
+    columns = ["run_id", "task", "protocol", "agent", "tier", "seed", "updates", "env_steps", "wall_s"]
+    frame = runs.loc[keep, columns].assign(config=runs.loc[keep, "config"].map(_digest))
     status = runs.loc[keep, "status"]
     frame["state"] = status.where(status.isin(["finished", "failed"]), "unfinished")
     final = curves[curves["final"].astype(bool)]
@@ -46,9 +52,32 @@ def scores(
     values = [*METRICS, *(f"best_{metric}" for metric in METRICS)]
     frame[values] = frame[values].astype(float).where(frame["state"] == "finished")
     frame.loc[(frame["state"] == "finished") & frame["return"].isna(), "state"] = "failed"
+    frame = frame[~_repeats(frame)]
     order = [natural(task) for task in frame["task"]]
-    rows = zip(order, frame["tier"], frame["protocol"], frame["agent"], frame["seed"], range(len(frame)), strict=True)
+    rows = zip(
+        order, *(frame[key] for key in ("tier", "protocol", "agent", "config", "seed")), range(len(frame)), strict=True
+    )
     return frame.iloc[[row[-1] for row in sorted(rows)]].reset_index(drop=True)
+
+
+def _digest(config: str) -> str:
+    """Eight hex digits of what decides a result in the column `config`; threads and device do not."""
+    try:
+        parsed = json.loads(config)
+        decides = {key: parsed.get(key) for key in DECIDES}
+        (decides["hyperparameters"] or {}).pop("device", None)
+    except (ValueError, AttributeError):  # written by another program: only the same text is the same
+        return sha256(config.encode()).hexdigest()[:8]
+    return sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _repeats(frame: pd.DataFrame) -> pd.Series:
+    """Finished runs of an agent without updates whose result only repeats that of its lowest seed."""
+    cell = ["task", "tier", "protocol", "agent", "config"]
+    finished = frame[frame["state"] == "finished"].sort_values("seed")
+    cells = finished.groupby(cell)
+    same = (cells["updates"].transform("max") == 0) & (cells["return"].transform("nunique") == 1)
+    return (same & finished.duplicated(cell)).reindex(frame.index, fill_value=False)
 
 
 def natural(task: str) -> tuple[str, int]:

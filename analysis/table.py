@@ -1,8 +1,9 @@
-"""The results table: one row per task, protocol and agent. Numbers stay numbers until `render`."""
+"""The results table: one row per task, protocol, agent and configuration. Numbers stay numbers until `render`."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +17,11 @@ from results.errors import UserError
 FORMATS = ("text", "csv", "markdown")
 # The final return from which a seed counts as solved, by pattern of task. Other tasks have no such share.
 SOLVED_AT = {"long_term_memory/tmaze/*": 0.95}
-GROUP = ["task", "tier", "protocol", "agent"]
+EARLY_STOP = (
+    "Training at the tier laptop ends early, for all agents alike, after two evaluations in a row (20 rollouts each) "
+    "with a mean return >= 0.99; a fresh final evaluation of 100 rollouts follows."
+)
+GROUP = ["task", "tier", "protocol", "agent", "config"]
 
 
 def summary(
@@ -26,11 +31,12 @@ def summary(
     agents: Sequence[str] | None = None,
     metric: str = "return",
 ) -> pd.DataFrame:
-    """One row per task, tier, protocol and agent; `task` is a shell pattern. Empty if nothing matches.
+    """One row per task, tier, protocol, agent and configuration; `task` is a shell pattern. Empty if nothing matches.
 
     Columns: n seeds that ended, `failed` of them, `unfinished` ones beside them; `mean` of the final evaluations of
-    the finished seeds with `low`, `high` and the kind of `interval`; `median`; `solved`, the share of all n seeds
-    with a final return of `SOLVED_AT`, with its exact 95 % interval (a failed seed is not solved);
+    the finished seeds with `low`, `high` and the kind of `interval` (`share`: none, as t is wrong for seeds that
+    `SOLVED_AT` calls solved or not); `median`; `solved`, the share of all n seeds with a final return
+    of `SOLVED_AT`, with its exact 95 % interval (a failed seed is not solved);
     `best`, the mean of the seeds' maxima over training, which is the paper's number and never the headline; medians
     of env_steps and wall_s. Raises UserError for an unknown metric.
     """
@@ -41,7 +47,8 @@ def summary(
         dict(zip(GROUP, keys, strict=True)) | _cells(cell, solved_at(str(keys[0])), metric)
         for keys, cell in scores.groupby(GROUP, sort=False)
     ]
-    return pd.DataFrame(rows, columns=[*GROUP, *_cells(scores.iloc[:0], None, metric)])
+    frame = pd.DataFrame(rows, columns=[*GROUP, *_cells(scores.iloc[:0], None, metric)])
+    return frame.astype(dict.fromkeys(["mean", "low", "high", "solved", "solved_low", "solved_high"], float))
 
 
 def solved_at(task: str) -> float | None:
@@ -53,6 +60,7 @@ def _cells(runs: pd.DataFrame, threshold: float | None, metric: str) -> dict[str
     ended = runs[runs["state"] != "unfinished"]
     finished = ended[ended["state"] == "finished"]
     mean = stats.mean_interval(ended[metric], failed="exclude")
+    share_only = threshold is not None and mean.low is not None
     solved = stats.Estimate(None, None, None, 0, 0, "empty")
     if threshold is not None:
         solved = stats.share_interval(int((ended["return"] >= threshold).sum()), len(ended), failed=mean.failed)
@@ -61,9 +69,9 @@ def _cells(runs: pd.DataFrame, threshold: float | None, metric: str) -> dict[str
         "failed": len(ended) - len(finished),
         "unfinished": len(runs) - len(ended),
         "mean": mean.value,
-        "low": mean.low,
-        "high": mean.high,
-        "interval": mean.kind,
+        "low": None if share_only else mean.low,
+        "high": None if share_only else mean.high,
+        "interval": "share" if share_only else mean.kind,
         "median": finished[metric].median(),
         "solved": solved.value,
         "solved_low": solved.low,
@@ -83,7 +91,7 @@ def render(frame: pd.DataFrame, format: str = "text", metric: str = "return") ->
     if frame.empty:
         return "no runs match\n"
     body = [_row(row) for row in frame.to_dict("records")]
-    header = _header(metric)
+    header = _header(f"final {metric}{' [95%]' if frame['low'].notna().any() else ''}")
     if format == "markdown":
         lines = [f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *body)]
     else:
@@ -93,9 +101,9 @@ def render(frame: pd.DataFrame, format: str = "text", metric: str = "return") ->
     return "\n".join([*lines, "", *_footnote(frame)]) + "\n"
 
 
-def _header(metric: str) -> list[str]:
+def _header(final: str) -> list[str]:
     return [
-        "task", "tier", "protocol", "agent", "n", "failed", f"final {metric} [95%]", "interval", "median",
+        "task", "tier", "protocol", "agent", "config", "n", "failed", final, "interval", "median",
         "solved [95%]", "max in training", "env steps", "wall",
     ]  # fmt: skip
 
@@ -103,7 +111,7 @@ def _header(metric: str) -> list[str]:
 def _row(row: dict[str, Any]) -> list[str]:
     n = f"{row['n']}" + (f" (+{row['unfinished']} unfinished)" if row["unfinished"] else "")
     return [
-        row["task"], row["tier"], row["protocol"], row["agent"], n, str(row["failed"]),
+        row["task"], row["tier"], row["protocol"], row["agent"], row["config"], n, str(row["failed"]),
         _interval(row["mean"], row["low"], row["high"]), row["interval"], _number(row["median"]),
         _interval(row["solved"], row["solved_low"], row["solved_high"]), _number(row["best"]),
         "-" if _empty(row["env_steps"]) else f"{row['env_steps']:,.0f}", _duration(row["wall_s"]),
@@ -114,7 +122,12 @@ def _footnote(frame: pd.DataFrame) -> list[str]:
     thresholds = sorted({pattern for task in frame["task"] for pattern in SOLVED_AT if fnmatchcase(task, pattern)})
     return [
         "n: seeds that ended, failed ones among them. Final: mean over the finished seeds of their last evaluation.",
-        "interval: t = Student's t over seeds; degenerate = all seeds equal and single = one seed: no interval.",
+        "n is 1 for an agent that learns nothing (no updates): its seeds repeat one evaluation.",
+        "config: budget, hyper-parameters and settings; rows that differ in it are never taken together.",
+        "interval: t = Student's t over seeds; degenerate = all seeds equal and single = one seed: no interval;",
+        "  share = the mean has none (t fails for seeds that are solved or not), read the one of the solved share.",
+        "All intervals are over seeds, given the evaluation rollouts, which are the same for all agents and seeds.",
+        *(textwrap.wrap(EARLY_STOP, 118) if thresholds and "laptop" in set(frame["tier"]) else []),
         *(f"solved: share of the n seeds with a final return >= {SOLVED_AT[p]:g} ({p}), binomial." for p in thresholds),
         "max in training: mean over seeds of the best evaluation, the paper's number; not to be read as the final one.",
         "env steps, wall: median of the finished seeds.",

@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis import frames, stats
 from analysis.claims import Claim, Rule
+from analysis.table import solved_at
 from results.errors import UserError
 
 Outcome = Literal["supported", "contradicted", "inconclusive", "not run", "needs paper tier"]
@@ -19,7 +20,11 @@ Outcome = Literal["supported", "contradicted", "inconclusive", "not run", "needs
 
 @dataclass(frozen=True)
 class Part:
-    """The evidence of one agent on one task. `share` is of seeds that comply; None where two agents are compared."""
+    """The evidence of one agent on one task.
+
+    `share` is of the seeds that comply with the rule; where two agents are compared, of those that solve the task
+    (`table.SOLVED_AT`), or None.
+    """
 
     task: str
     agent: str
@@ -27,6 +32,7 @@ class Part:
     share: stats.Estimate | None
     unfinished: int
     protocols: tuple[str, ...]
+    configs: tuple[str, ...]
 
     @property
     def n(self) -> int:
@@ -97,8 +103,9 @@ def _part(claim: Claim, task: str, agent: str, scores: pd.DataFrame) -> Part:
     rule, cell = claim.rule, _cell(claim, task, agent, scores)
     values = _values(claim, task, agent, scores)
     share = None
-    if rule.kind != "comparison":
-        complies = values >= rule.threshold if rule.kind == "solved_share" else values <= rule.threshold
+    threshold = solved_at(task) if rule.kind == "comparison" else rule.threshold
+    if threshold is not None:
+        complies = values <= threshold if rule.kind == "below" else values >= threshold
         # NaN complies with neither, so a failed seed counts against the claim. Each bound has the rule's confidence.
         share = stats.share_interval(
             int(complies.sum()), len(values), failed=int(values.isna().sum()), confidence=2 * rule.confidence - 1
@@ -110,6 +117,7 @@ def _part(claim: Claim, task: str, agent: str, scores: pd.DataFrame) -> Part:
         share=share,
         unfinished=len(cell) - len(values),
         protocols=tuple(sorted(cell.loc[values.index, "protocol"].unique())),
+        configs=tuple(sorted(cell.loc[values.index, "config"].unique())),
     )
 
 
@@ -123,6 +131,9 @@ def _obstacle(claim: Claim, parts: Sequence[Part]) -> tuple[Outcome, str] | None
         protocols = {protocol for part in parts if part.task == task for protocol in part.protocols}
         if len(protocols) > 1:
             return "inconclusive", f"{_short(task)} mixes the protocols {', '.join(sorted(protocols))}"
+    if mixed := next((part for part in parts if len(part.configs) > 1), None):
+        where = f"{mixed.agent} on {_short(mixed.task)}"
+        return "inconclusive", f"{where} mixes the configurations {', '.join(mixed.configs)} (column config)"
     if claim.rule.kind == "comparison":
         if empty := [part for part in parts if not part.mean.n]:
             return "inconclusive", f"no finished run of {empty[0].agent} on {_short(empty[0].task)}"
@@ -149,7 +160,11 @@ def _share_outcome(rule: Rule, part: Part) -> tuple[Outcome, str]:
     reason = f"{where} {round((share.value or 0) * share.n)} of {share.n}"
     if share.low > rule.share:
         return "supported", reason
-    return ("contradicted" if share.high < rule.share else "inconclusive"), reason
+    # Any of T tasks can contradict the claim, so each may do so by chance in 1 / T of the cases only (Bonferroni).
+    strict = 1 - 2 * (1 - rule.confidence) / len(rule.tasks)
+    high = stats.share_interval(round((share.value or 0) * share.n), share.n, confidence=strict).high
+    assert high is not None
+    return ("contradicted" if high < rule.share else "inconclusive"), reason
 
 
 def _tests(claim: Claim, parts: Sequence[Part], scores: pd.DataFrame) -> _Tests | None:
@@ -259,13 +274,16 @@ def _rule(rule: Rule) -> str:
     sign = ">=" if rule.kind == "solved_share" else "<="
     return (
         f"more than {rule.share:.0%} of the seeds have {rule.metric} {sign} {rule.threshold:g} on every task, "
-        f"{rule.confidence:.0%} binomial bound, {rule.minimum_seeds} seeds a task"
+        f"{rule.confidence:.0%} binomial bound, {rule.minimum_seeds} seeds a task; one task contradicts by the other "
+        f"bound at {1 - (1 - rule.confidence) / len(rule.tasks):.4g}"
     )
 
 
 def _evidence(part: Part) -> str:
     mean = "none" if part.mean.value is None else f"{part.mean.value:.3f}"
-    text = f"{_short(part.task)}, {part.agent}: mean {mean}{_bounds(part.mean)}, n = {part.n}"
+    # A threshold on seeds that are solved or not leaves t wrong, so the exact interval of their share stands alone.
+    bounds = "" if part.share else _bounds(part.mean)
+    text = f"{_short(part.task)}, {part.agent}: mean {mean}{bounds}, n = {part.n}"
     if part.mean.failed:
         text += f", {part.mean.failed} failed"
     if part.unfinished:

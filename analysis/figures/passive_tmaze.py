@@ -14,16 +14,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import frames
+from analysis import frames, stats
 from analysis.figures import FIGURES
 from analysis.style import AGENTS, BLACK, GREY, agent_style, paper_style, save
-from analysis.table import summary
+from analysis.table import EARLY_STOP, summary
 from results.store import results_root
 
 SPEC = FIGURES["passive-tmaze"]
 PREFIX = "long_term_memory/tmaze/passive-"
 ORACLE, MEMORY_FREE, LOWEST = 1.0, 0.5, -1.0
-AGENT_STEP, SEED_STEP = 1.2, 1.045  # side by side on the log axis, since most returns are exactly 1.0 or 0.5
+AGENT_STEP, SEED_STEP = 1.06, 1.012  # side by side on the log axis, since most returns are exactly 1.0 or 0.5
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Data:
     means: pd.DataFrame
     seeds: pd.DataFrame
     published: pd.DataFrame
-    left_out: tuple[str, ...]  # cells of a second protocol
+    left_out: tuple[str, ...]  # cells of a second protocol or configuration
 
 
 def draw(tier: str, root: Path | None = None) -> list[Path]:
@@ -50,16 +50,18 @@ def load(tier: str, root: Path) -> Data:
     """The rows of the figure's tasks and agents at one tier, and the published points."""
     means = summary(root, tier, f"{PREFIX}*", SPEC.agents)
     means = means[means["task"].isin(SPEC.tasks(tier)) & (means["n"] > 0)]
-    # Cells of different protocols are different results: one is shown, and the caption says what is left out.
+    # Cells of different protocols or configurations are different results: one is shown, the caption names the others.
     means = means.sort_values("n", ascending=False, kind="stable")
     second = means[means.duplicated(["task", "agent"])]
     means = means.drop_duplicates(["task", "agent"])
-    seeds = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents).merge(means[["task", "agent", "protocol"]])
+    seeds = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents).merge(means[["task", "agent", "protocol", "config"]])
     published = frames.load("published").query("figure == 'passive_tmaze'")
     means, seeds, published = (
         frame.assign(corridor=_corridors(frame)).sort_values("corridor") for frame in (means, seeds, published)
     )
-    left_out = tuple(f"{row.agent} at {row.task.removeprefix(PREFIX)} ({row.protocol})" for row in second.itertuples())
+    left_out = tuple(
+        f"{row.agent} at {row.task.removeprefix(PREFIX)} ({row.protocol}/{row.config})" for row in second.itertuples()
+    )
     return Data(tier, means, seeds, published, left_out)
 
 
@@ -84,8 +86,8 @@ def plot(data: Data) -> Figure:
         ylabel="Average return",
         xscale="log",
         xlim=(6.8, 13_500),
-        ylim=(-0.8, 1.15),
-        yticks=[-0.5, 0, 0.5, 1],
+        ylim=(LOWEST - 0.05, 1.15),
+        yticks=[-1, -0.5, 0, 0.5, 1],
     )
     axes.set_xticks([10, 30, 100, 300, 1000, 3000, 10_000])
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
@@ -112,10 +114,6 @@ def _draw_agent(axes: Axes, data: Data, agent: str, shift: float) -> Line2D:
     }
     if means["mean"].isna().all():
         return Line2D([], [], **look, linestyle="none", label=f"{style.label}: {_no_data(data, agent)}")
-    bars = means[means["low"].notna()]
-    ends = bars["low"].clip(lower=LOWEST), bars["high"].clip(upper=ORACLE)
-    lengths = [bars["mean"] - ends[0], ends[1] - bars["mean"]]
-    axes.errorbar(bars["x"], bars["mean"], lengths, fmt="none", ecolor=style.color, elinewidth=1.2, capsize=3)
     dots: dict[str, Any] = {
         "s": 17,
         "color": style.color,
@@ -124,7 +122,11 @@ def _draw_agent(axes: Axes, data: Data, agent: str, shift: float) -> Line2D:
         "linewidth": 0.6,
         "zorder": 4,
     }
-    for _, seeds in data.seeds[data.seeds["agent"] == agent].dropna(subset="return").groupby("task"):
+    for corridor, seeds in data.seeds[data.seeds["agent"] == agent].dropna(subset="return").groupby("corridor"):
+        bar = stats.mean_interval(seeds["return"], failed="error")
+        if bar.low is not None and bar.high is not None and bar.value is not None:
+            lengths = [[bar.value - max(bar.low, LOWEST)], [min(bar.high, ORACLE) - bar.value]]
+            axes.errorbar(corridor * shift, bar.value, lengths, fmt="none", ecolor=style.color, elinewidth=1, capsize=3)
         spread = SEED_STEP ** (np.arange(len(seeds)) - (len(seeds) - 1) / 2)
         axes.scatter(seeds["corridor"] * shift * spread, seeds["return"], **dots)
     (line,) = axes.plot(means["x"], means["mean"], **look, label=style.label, alpha=0.9, zorder=3)
@@ -152,18 +154,27 @@ def caption(data: Data) -> str:
     """What stands under the figure: what the marks are, n and the kind of interval, what failed, what is missing."""
     sentences = [
         "Filled marks and solid lines: mean final return over seeds, this project; small dots: single seeds.",
+        f"Agents stand side by side, marks up to {AGENT_STEP - 1:.0%} and dots up to "
+        f"{AGENT_STEP * SEED_STEP**2 - 1:.0%} off their length, so that equal returns can be told apart.",
         f"n at N = {', '.join(str(n) for n in _corridors(pd.DataFrame({'task': SPEC.tasks(data.tier)})))}: "
         + "; ".join(f"{agent_style(agent).label} {_counts(data, agent)}" for agent in SPEC.agents)
         + ".",
-        "Bars: 95 % Student t interval over seeds, cut at the highest possible return (unreliable for a few "
+        "Bars: 95 % Student t interval over seeds, cut at the lowest and highest possible return (unreliable for a few "
         "solved-or-not returns: the table has the exact interval of the share of solved seeds); no bar where all seeds "
         "are equal or n = 1.",
         "Hollow marks and dashed lines: published, maximum over training (read from the paper's figure).",
     ]
     if failed := int(data.means["failed"].sum()):
         sentences.append(f"Failed runs, counted in n, without a return: {failed}.")
+    if data.tier == "laptop":
+        sentences.append(EARLY_STOP)
+    if data.tier != "paper":
+        sentences.append(
+            f"The tier {data.tier} is not the paper's setting: smaller networks, 4 discounts instead of 18, another "
+            "learning rate and update schedule."
+        )
     if data.left_out:
-        sentences.append(f"Left out, other protocol: {', '.join(data.left_out)}.")
+        sentences.append(f"Left out, other protocol or configuration: {', '.join(data.left_out)}.")
     return " ".join(sentences)
 
 

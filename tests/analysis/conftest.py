@@ -23,6 +23,8 @@ def write_run(
     best: float | None = None,
     status: str | None = None,
     protocol: str = "abcd1234",
+    config: str = "",
+    updates: int = 10,
 ) -> None:
     """One run whose final return is `score`; NaN is a failed run. `best` is the return of an evaluation before."""
     status = status or ("failed" if math.isnan(score) else "finished")
@@ -35,10 +37,10 @@ def write_run(
         "seed": seed,
     }
     zeros = dict.fromkeys(["tokens", "collect_s", "learn_s", "evaluate_s", "peak_rss_mb"], 0)
-    texts = dict.fromkeys(["message", "commit", "config", "device", "attention", "dtype", "torch", "python"], "")
+    texts = dict.fromkeys(["message", "commit", "device", "attention", "dtype", "torch", "python"], "")
     run = schema.Run(
-        **keys, **zeros, **texts, status=status, dirty=False, parameters=None, threads=1, updates=10,
-        env_steps=1000 + seed, wall_s=60.0 + seed, started="2025-01-01T00:00:00Z",
+        **keys, **zeros, **texts, status=status, dirty=False, parameters=None, threads=1,
+        updates=updates, config=config, env_steps=1000 + seed, wall_s=60.0 + seed, started="2025-01-01T00:00:00Z",
     )  # fmt: skip
     folder = run_folder(root, tier, task, agent, seed)
     with TableWriter(folder / "runs.csv", "runs") as writer:

@@ -14,7 +14,7 @@ GOOD = """\
 schema: 1
 claims:
   - id: A
-    figure: f
+    figure: passive-tmaze
     tier: paper
     statement: s
     source: paper
@@ -22,12 +22,14 @@ claims:
     rule:
       kind: solved_share
       agents: [amago]
-      tasks: [a/b/c]
+      tasks: [long_term_memory/tmaze/passive-10]
       metric: return
       threshold: 0.9
       confidence: 0.95
       minimum_seeds: 5
 """
+FIGURE = "    figure: passive-tmaze\n"
+TASKS = "[long_term_memory/tmaze/passive-10]"
 
 
 def fault(tmp_path, text):
@@ -58,14 +60,18 @@ def test_a_good_file_gives_numbers_as_numbers(tmp_path):
     (tmp_path / "claims.yaml").write_text(GOOD)
     (claim,) = load_claims(tmp_path / "claims.yaml")
     assert claim.published.value == 1.0 and isinstance(claim.published.value, float)
-    assert claim.rule.tasks == ("a/b/c",) and claim.rule.share == 0.5 and claim.restates is None
+    assert (
+        claim.rule.tasks == ("long_term_memory/tmaze/passive-10",)
+        and claim.rule.share == 0.5
+        and claim.restates is None
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("    figure: f\n", "", ":3: claim A: 'figure' is missing"),
-        ("    figure: f\n", "    figur: f\n", ":3: claim A: unknown key 'figur'"),
+        (FIGURE, "", ":3: claim A: 'figure' is missing"),
+        (FIGURE, "    figur: f\n", ":3: claim A: unknown key 'figur'"),
         ("      metric: return\n", "      metrik: return\n", ":3: claim A: 'rule': unknown key 'metrik'"),
         ("metric: return", "metric: score", "unknown metric 'score' (known: return, success)"),
         ("solved_share", "solved", "unknown kind 'solved' (known: solved_share, below, comparison)"),
@@ -80,12 +86,17 @@ def test_a_good_file_gives_numbers_as_numbers(tmp_path):
         ("minimum_seeds: 5", "minimum_seeds: 5.0", "'minimum_seeds' must be int, not 5.0"),
         ("[amago]", "[amago, amago-gru]", "kind 'solved_share' needs 1 agent(s), not 2"),
         ("solved_share", "comparison", "kind 'comparison' needs 2 agent(s), not 1"),
-        ("[a/b/c]", "a/b/c", "'tasks' must be a list of names, not 'a/b/c'"),
-        ("[a/b/c]", "[a/b/c, a/b/c]", "a task or an agent is named twice"),
-        ("[a/b/c]", "[]", "'tasks' must be a list of names"),
+        (TASKS, "a/b/c", "'tasks' must be a list of names, not 'a/b/c'"),
+        (TASKS, "[a/b/c, a/b/c]", "a task or an agent is named twice"),
+        (TASKS, "[]", "'tasks' must be a list of names"),
+        (TASKS, "[a/b/c]", ":3: claim A: figure passive-tmaze has no task a/b/c at the tier paper"),
+        (FIGURE, "    figure: tmaze\n", ":3: claim A: unknown figure 'tmaze' (known: passive-tmaze)"),
+        ("minimum_seeds: 5", "minimum_seeds: 6", ":3: claim A: minimum_seeds is 6, but figure passive-tmaze plans 5"),
+        ("schema: 1", "schema: true", ": must start with 'schema: 1'"),
+        ("schema: 1", "schema: " + "[" * 5000, ": not readable as YAML (nested too deeply)"),
         ("{value: 1, where: here}", "1", "'published' must be a mapping, not 1"),
-        ("    figure: f\n", "    figure: f\n    figure: g\n", ":3: not readable as YAML (a key is given twice"),
-        ("    figure: f\n", "    figure: [f\n", ": not readable as YAML"),
+        (FIGURE, "    figure: f\n    figure: g\n", ":3: not readable as YAML (a key is given twice"),
+        (FIGURE, "    figure: [f\n", ": not readable as YAML"),
         ("schema: 1", "schema: 2", ": must start with 'schema: 1'"),
         ("schema: 1", "schema: 1\nextra: 1", ": must hold 'schema' and the list 'claims'"),
         ("  - id: A\n", "  - B\n  - id: A\n", ": a claim must be a mapping, not 'B'"),
@@ -110,4 +121,6 @@ def test_a_missing_file_and_no_text(tmp_path):
 
 
 def test_no_code_is_loaded(tmp_path):
-    assert "not readable as YAML" in fault(tmp_path, GOOD.replace("figure: f", "figure: !!python/name:os.system"))
+    assert "not readable as YAML" in fault(
+        tmp_path, GOOD.replace("figure: passive-tmaze", "figure: !!python/name:os.system")
+    )

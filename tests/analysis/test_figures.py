@@ -4,7 +4,9 @@ import math
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.legend import Legend
 from nbclient import NotebookClient
 
@@ -44,6 +46,28 @@ def test_a_mark_a_mean_and_a_dot_a_seed(write_tmaze):
     assert axes.get_xscale() == "log"
 
 
+def test_every_point_and_bar_end_is_inside_the_axes(write_tmaze):
+    worst = {(n, a): [1.0, -1.0, -1.0] for n in (10, 30, 100, 300) for a in FIGURES["passive-tmaze"].agents}
+    with paper_style():
+        figure = plot(load("laptop", write_tmaze(worst)))
+    (axes,) = figure.axes
+    points = [np.column_stack(line.get_data()) for line in axes.lines if line.get_linestyle() != "--"]
+    points = [np.asarray(p, dtype=float) for p in points if not np.isin(p[:, 0], [0, 1]).all()]  # lines across the axes
+    points += [np.asarray(c.get_offsets(), dtype=float) for c in axes.collections if len(c.get_offsets()) > 1]
+    points += [segment for c in axes.collections if isinstance(c, LineCollection) for segment in c.get_segments()]
+    x, y = np.concatenate(points).T
+    assert y.min() == -1.0 and y.max() == 1.0
+    assert axes.get_ylim()[0] < y.min() and y.max() < axes.get_ylim()[1]
+    assert axes.get_xlim()[0] < x.min() and x.max() < axes.get_xlim()[1]
+
+
+def test_the_caption_says_what_differs_from_the_paper(write_tmaze):
+    laptop, paper = (caption(load(tier, write_tmaze(LAPTOP))) for tier in ("laptop", "paper"))
+    for said in ("4 discounts instead of 18", "after two evaluations in a row (20 rollouts each)", "up to 6% and dots"):
+        assert said in laptop
+    assert "4 discounts" not in paper and "two evaluations" not in paper
+
+
 def test_what_is_missing_is_said(write_tmaze):
     data = load("laptop", write_tmaze(LAPTOP))
     with paper_style():
@@ -70,7 +94,7 @@ def test_a_second_protocol_is_left_out_and_said(write_tmaze, write_run):
     write_run("long_term_memory/tmaze/passive-10", "amago", 2, 0.0, protocol="bbbbbbbb")
     data = load("laptop", root)
     assert data.means["mean"].tolist() == [1.0] and len(data.seeds) == 2
-    assert "Left out, other protocol: amago at 10 (bbbbbbbb)." in caption(data)
+    assert "Left out, other protocol or configuration: amago at 10 (bbbbbbbb/" in caption(data)
 
 
 def test_u86_files_are_the_same_bytes_for_the_same_tables(write_tmaze):

@@ -1,6 +1,7 @@
 """The results table: headline, failures, protocols, and text made only at the end."""
 
 import io
+import json
 import math
 
 import pandas as pd
@@ -20,12 +21,43 @@ def test_one_row_by_hand(write_tmaze, write_run):
     frame = summary(root, "laptop", TMAZE)
     row = frame.query("agent == 'amago'").iloc[0]
     assert (row["n"], row["failed"], row["mean"], row["median"]) == (3, 1, 0.75, 0.75)
-    assert row["interval"] == "t" and row["low"] == pytest.approx(0.75 - 12.7062 * 0.25, abs=1e-3)  # t(0.975, 1)
+    assert row["interval"] == "share" and math.isnan(row["low"])  # solved or not: the share has the interval
     assert row["solved"] == pytest.approx(1 / 3)  # the failed seed is not solved
     assert row["best"] == pytest.approx((1.0 + 0.8) / 2)  # the second seed was better before its end
     assert (row["env_steps"], row["wall_s"]) == (1000.5, 60.5)
     single = frame.query("agent == 'amago-gru'").iloc[0]
     assert single["interval"] == "single" and math.isnan(single["low"])
+
+
+def test_a_task_that_is_not_solved_or_not_has_students_t(write_run, tmp_path):
+    for seed, score in enumerate([1.0, 0.5]):
+        write_run("meta_rl/other", "amago", seed, score)
+    row = summary(tmp_path, "laptop").iloc[0]
+    assert row["interval"] == "t" and row["low"] == pytest.approx(0.75 - 12.7062 * 0.25, abs=1e-3)  # t(0.975, 1)
+    assert "final return [95%]" in render(summary(tmp_path)) and "Training at the tier" not in render(summary(tmp_path))
+
+
+def test_another_configuration_is_another_row_and_threads_are_none(write_run, tmp_path):
+    def config(lr, threads, **device):
+        return json.dumps({"budget": {}, "hyperparameters": {"lr": lr, **device}, "settings": {}, "threads": threads})
+
+    task = "long_term_memory/tmaze/passive-10"
+    write_run(task, "amago", 0, 1.0, config=config(1e-3, 1))
+    write_run(task, "amago", 1, 1.0, config=config(1e-3, 2, device="cpu"))
+    write_run(task, "amago", 2, 0.0, config=config(2e-3, 1))
+    frame = summary(tmp_path)
+    assert sorted(zip(frame["n"], frame["mean"], strict=True)) == [(1, 0.0), (2, 1.0)]
+    assert frame["config"].nunique() == 2 and all(digest in render(frame) for digest in frame["config"])
+
+
+def test_seeds_of_an_agent_that_learns_nothing_are_one(write_tmaze):
+    root = write_tmaze({(10, "random"): [0.1] * 5, (30, "random"): [0.1, 0.2]}, updates=0)
+    write_tmaze({(10, "amago"): [0.1] * 5})
+    frame = summary(root).set_index(["task", "agent"])["n"]
+    task = "long_term_memory/tmaze/passive-"
+    assert frame[f"{task}10", "random"] == 1 and frame[f"{task}10", "amago"] == 5
+    assert frame[f"{task}30", "random"] == 2  # whoever gives different results repeats nothing
+    assert "n is 1 for an agent that learns nothing" in render(summary(root))
 
 
 def test_u82_the_number_of_episodes_does_not_narrow_the_interval(write_tmaze):
@@ -74,7 +106,7 @@ def test_u95_all_seeds_failed(write_tmaze):
     root = write_tmaze({(10, "amago"): [NAN, NAN]})
     row = summary(root, "laptop", TMAZE).iloc[0]
     assert (row["n"], row["failed"], row["interval"], row["solved"]) == (2, 2, "empty", 0.0)
-    assert render(summary(root, "laptop", TMAZE)).splitlines()[1].split()[3:7] == ["amago", "2", "2", "-"]
+    assert render(summary(root, "laptop", TMAZE)).splitlines()[1].split()[5:8] == ["2", "2", "-"]
 
 
 def test_success_is_another_metric(write_tmaze):
@@ -95,8 +127,9 @@ def test_csv_gives_the_numbers_back(write_tmaze):
 def test_text_and_markdown(write_tmaze):
     frame = summary(write_tmaze({(10, "amago"): [1.0] * 5}), "laptop", TMAZE)
     text, markdown = render(frame), render(frame, "markdown")
-    assert "1.000               degenerate  1.000   1.000 [0.48, 1.00]" in text
-    assert "max in training" in text and ">= 0.95 (long_term_memory/tmaze/*)" in text
+    assert "1.000         degenerate  1.000   1.000 [0.48, 1.00]" in text
+    assert "max in training" in text and "final return " in text and "(20 rollouts each)" in text
+    assert ">= 0.95 (long_term_memory/tmaze/*)" in text
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len(lines) == 3 and len({line.count("|") for line in lines}) == 1
     assert render(frame.iloc[:0]) == "no runs match\n"

@@ -39,7 +39,8 @@ def test_laptop_runs_never_judge_a_paper_claim(write_tmaze):
         ([1, 1, 0.95, 1, 1], "supported"),  # 5 of 5: lower bound 0.05 ** (1/5) = 0.549 > 0.5
         ([1, 1, 0.94, 1, 1], "inconclusive"),  # 4 of 5: lower bound 0.343
         ([1, 1, NAN, 1, 1], "inconclusive"),  # a failed seed is an unsolved one
-        ([0, 0.9, 0, 0, NAN], "contradicted"),  # 0 of 5: upper bound 1 - 0.549 = 0.451 < 0.5
+        ([0, 0.9, 0, 0, NAN], "inconclusive"),  # 0 of 5 of one of 3 tasks: 1 - (0.05 / 3) ** (1/5) = 0.559
+        ([0, 0.9, 0, 0, 0, NAN], "contradicted"),  # 0 of 6: 1 - (0.05 / 3) ** (1/6) = 0.495 < 0.5
         ([1, 1, 1, 1], "inconclusive"),  # 4 of 4 seeds is too few, whatever they say
         ([0, 0, 0, 0], "inconclusive"),
         ([100, 0, 0, 0, 0], "inconclusive"),  # one good seed does not hide four bad ones (U120)
@@ -63,9 +64,9 @@ def test_memory_free_rule(write_tmaze):
 
 
 def test_an_agent_that_cannot_remember_but_does(write_tmaze):
-    root = write_tmaze({(n, "amago-memoryless"): ONES if n == 30 else HALVES for n in (10, 30, 100)})
+    root = write_tmaze({(n, "amago-memoryless"): [1.0] * 6 if n == 30 else HALVES for n in (10, 30, 100)})
     contradicted = verdict(root, "T3-laptop")
-    assert contradicted.outcome == "contradicted" and contradicted.reason == "passive-30 0 of 5"
+    assert contradicted.outcome == "contradicted" and contradicted.reason == "passive-30 0 of 6"
 
 
 def test_a_failed_run_does_not_support_a_claim_of_failure(write_tmaze):
@@ -120,6 +121,20 @@ def test_rows_of_two_protocols_are_not_judged_together(write_tmaze, write_run):
     root = write_tmaze({(10, "amago-gru"): [1.0], (30, "amago"): ONES, (100, "amago"): ONES}, protocol="bbbbbbbb")
     write_run("long_term_memory/tmaze/passive-10", "amago", 4, 1.0, protocol="bbbbbbbb")
     assert "mixes the protocols" in verdict(root, "T1-laptop").reason
+
+
+def test_rows_of_two_configurations_are_not_judged_together(write_tmaze, write_run):
+    root = write_tmaze({(n, "amago"): ONES for n in (10, 30, 100)}, config='{"hyperparameters": {"lr": 1}}')
+    assert verdict(root, "T1-laptop").outcome == "supported"
+    write_run("long_term_memory/tmaze/passive-30", "amago", 5, 1.0, config='{"hyperparameters": {"lr": 2}}')
+    found = verdict(root, "T1-laptop")
+    assert found.outcome == "inconclusive" and "amago on passive-30 mixes the configurations" in found.reason
+
+
+def test_no_t_interval_stands_beside_seeds_that_are_solved_or_not(write_tmaze):
+    root = write_tmaze({(n, a): [1.0, 0.5, 0.9] for n in (10, 30, 100, 300) for a in ("amago", "amago-gru")})
+    text = " ".join(to_text(load_verdicts(CLAIMS, root)).split())
+    assert "passive-300, amago-gru: mean 0.800, n = 3; share 0.33 [" in text and "% t" not in text
 
 
 def test_tuning_seeds_and_unfinished_runs_are_no_results(write_tmaze, write_run):
