@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -31,7 +34,35 @@ def table(
     """
     from analysis.table import render, summary
 
-    click.echo(render(summary(root, tier, pattern, agent_ids or None, metric), form, metric), nl=False)
+    frame = summary(root, tier, pattern, agent_ids or None, metric)
+    unmatched = list(_unmatched(root, tier, pattern, agent_ids))
+    for line in unmatched:
+        click.echo(f"amago-bench: {line}", err=True)
+    if unmatched and frame.empty:
+        raise click.exceptions.Exit(1)
+    click.echo(render(frame, form, metric), nl=False)
+
+
+def _unmatched(root: Path | None, tier: str | None, pattern: str, agent_ids: Sequence[str]) -> Iterator[str]:
+    """What a filter names that no run has, and what there is instead; nothing where nothing has run at all."""
+    from analysis.frames import load
+
+    runs = load("runs", root, tier)
+    if runs.empty:
+        return
+    tasks = sorted(runs["task"].unique())
+    if not any(fnmatchcase(task, pattern) for task in tasks):
+        yield f"no runs of a task {pattern!r}; {_near(pattern, tasks)}"
+        return
+    agents = sorted({row.agent for row in runs.itertuples() if fnmatchcase(row.task, pattern)})
+    for agent in agent_ids:
+        if agent not in agents:
+            yield f"no runs of the agent {agent!r} there; {_near(agent, agents)}"
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.7)
+    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
 
 
 @click.command()

@@ -1,0 +1,55 @@
+"""A filter of the table that matches nothing says what there is."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from reproduce.commands.report import table
+from results.schema import Run, run_id
+from results.store import TableWriter, run_folder
+
+TASK = "long_term_memory/tmaze/passive-10"
+ZEROS = dict.fromkeys(
+    ["env_steps", "updates", "tokens", "collect_s", "learn_s", "evaluate_s", "wall_s", "peak_rss_mb"], 0
+)
+TEXTS = dict.fromkeys(["message", "commit", "config", "device", "attention", "dtype", "torch", "python"], "")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for agent in ("amago", "random"):
+        run = Run(
+            **ZEROS, **TEXTS, run_id=run_id("laptop", TASK, agent, 0), protocol="abcd1234", task=TASK, agent=agent,
+            tier="laptop", seed=0, status="failed", dirty=False, parameters=None, threads=1,
+            started="2025-01-01T00:00:00Z",
+        )  # fmt: skip
+        with TableWriter(run_folder(tmp_path, "laptop", TASK, agent, 0) / "runs.csv", "runs") as writer:
+            writer.append(run)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--agent", "amgo"], "no runs of the agent 'amgo' there; did you mean amago?"),
+        (["--agent", "xyz"], "no runs of the agent 'xyz' there; there are amago, random"),
+        (["--task", "long_term_memory/tmaze/pasive-10"], f"did you mean {TASK}?"),
+        (["--task", "popgym/*"], f"no runs of a task 'popgym/*'; there are {TASK}"),
+    ],
+)
+def test_a_filter_that_matches_nothing(root, arguments, said):
+    found = CliRunner().invoke(table, ["--results", str(root), *arguments])
+    assert found.exit_code == 1 and said in found.stderr and found.stdout == ""
+
+
+def test_one_of_two_agents_is_shown_and_the_other_is_said(root):
+    found = CliRunner().invoke(table, ["--results", str(root), "--agent", "amago", "--agent", "xyz"])
+    assert found.exit_code == 0 and "no runs of the agent 'xyz'" in found.stderr and TASK in found.stdout
+
+
+def test_what_matches_and_what_has_not_run_at_all_is_no_error(root):
+    assert CliRunner().invoke(table, ["--results", str(root), "--agent", "amago"]).exit_code == 0
+    shutil.rmtree(root / "runs")
+    assert CliRunner().invoke(table, ["--results", str(root), "--agent", "amago"]).output == "no runs match\n"
