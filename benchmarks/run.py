@@ -122,7 +122,7 @@ def plan(
     root: Path | None = None,
     threads: int = 1,
 ) -> Plan:
-    """Resolve the names of a run. Raises UserError for an unknown task, agent or tier."""
+    """Resolve the names of a run. Raises UserError for an unknown task, agent, tier or setting."""
     if isinstance(task, str):
         from benchmarks.catalog import get_task
 
@@ -132,7 +132,9 @@ def plan(
         raise UserError(f"seed {seed} is negative; seeds are 0, 1, 2, ...")
     base, own = parse_agent(agent)
     check_agent(base)
-    return Plan(task, base, {**own, **(settings or {})}, tier, seed, threads, root or results_root())
+    planned = Plan(task, base, {**own, **(settings or {})}, tier, seed, threads, root or results_root())
+    configuration(base, task, tier, planned.settings)  # a wrong setting is said before anything is made
+    return planned
 
 
 def run(

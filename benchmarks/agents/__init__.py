@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.metadata import EntryPoint, entry_points
@@ -48,8 +50,11 @@ def agent_id(base: str, settings: Mapping[str, str]) -> str:
 
 
 def check_agent(base: str) -> None:
-    """Raises UserError with the nearest names where no agent has this id."""
-    if base in SIMPLE or ":" in base:
+    """Raises UserError with the nearest names where no agent has this id; a `module:Class` is not imported yet."""
+    module, colon, name = base.partition(":")
+    if colon and not (module and name):
+        raise UserError(f"agent {base!r} is not of the form module:Class")
+    if base in SIMPLE or colon:
         return
     known = agents()
     if base not in known:
@@ -63,15 +68,25 @@ def configuration(base: str, task: Task, tier: str, settings: Mapping[str, str])
 
     Raises UserError for a setting that does not exist or has a value of the wrong type.
     """
+    if base in SIMPLE and settings:
+        raise UserError(f"agent {base} has no hyper-parameters; leave {', '.join(sorted(settings))} out")
     if base not in _presets():
         return {}
     return asdict(importlib.import_module("benchmarks.agents.presets").configure(base, task, tier, settings))
 
 
 def make_agent(base: str, spec: AgentSpec) -> Agent:
-    """Build an agent. Raises UserError where it cannot be found, ContractError where it lacks a method."""
+    """Build an agent. Raises UserError where it cannot be imported, ContractError where it breaks the contract."""
     check_agent(base)
-    agent: Agent = _factory(base)(spec)
+    factory = _factory(base)
+    try:
+        inspect.signature(factory).bind(spec)
+    except TypeError as error:
+        raise ContractError(
+            f"agent {base}{_defined(factory)}: it cannot be built from a spec alone ({error}); "
+            "write __init__(self, spec)"
+        ) from None
+    agent: Agent = factory(spec)
     for method in ("learn", "act", "save", "load"):
         if not callable(getattr(agent, method, None)):
             raise ContractError(f"agent {base}: it has no method {method}(); see benchmarks/agents/protocol.py")
@@ -87,21 +102,38 @@ def _factory(base: str) -> Callable[[AgentSpec], Any]:
     if ":" in base:
         return _import(base)
     point = _announced()[base]
-    try:
-        return point.load()
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"agent {base!r} is announced as {point.value}, which fails to import: {error}") from error
+    return _import(f"{point.module}:{point.attr}")
 
 
 def _import(path: str) -> Callable[[AgentSpec], Any]:
     module, _, name = path.partition(":")
     look_here()
     try:
-        return getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise UserError(f"agent {path!r}: {error}; is it installed, or in this folder?") from error
-    except AttributeError:
-        raise UserError(f"agent {path!r}: module {module} has no {name!r}") from None
+        found: Any = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # it is the user's module, and may raise anything
+        hint = "; is it installed, or in this folder?" if isinstance(error, ModuleNotFoundError) else ""
+        raise UserError(f"agent {path!r}: {type(error).__name__}: {error}{_raised(error)}{hint}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise UserError(f"agent {path!r}: module {module} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def _raised(error: BaseException) -> str:
+    """Where, unless it was in the import machinery: the module itself is not there then."""
+    if isinstance(error, SyntaxError):
+        return ""  # Python's own message has it
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if f.filename not in (__file__, importlib.__file__) and not f.filename.startswith("<")]
+    return f" ({inside[-1].filename}, line {inside[-1].lineno})" if inside else ""
+
+
+def _defined(factory: Any) -> str:
+    try:
+        return f" ({inspect.getsourcefile(factory)}, line {inspect.getsourcelines(factory)[1]})"
+    except (TypeError, OSError):  # no class or function, or one without a file
+        return ""
 
 
 def _presets() -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def sweep(
     amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop
     amago-bench sweep --task long_term_memory/tmaze/passive-10 --agent amago --seeds 0-4 --workers 2
     """
-    from benchmarks.agents import agent_id, check_agent, parse_agent
+    from benchmarks.agents import agent_id, check_agent, configuration, parse_agent
     from benchmarks.sweep import Job
     from results.store import results_root
 
@@ -91,6 +91,9 @@ def sweep(
     for base, _ in bases:
         check_agent(base)
     tasks = {task.id: task for pattern in patterns for task in _playable(pattern, tier)}
+    for task in tasks.values():
+        for base, settings in bases:
+            configuration(base, task, tier, settings)  # a wrong setting is said once, not by each run
     jobs = [
         Job(task.id, agent_id(*agent), tier, seed)
         for task in tasks.values() for seed in seeds or task.budget(tier).seeds for agent in bases

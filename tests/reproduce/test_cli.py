@@ -89,6 +89,9 @@ def test_what_is_unknown_gets_one_line_with_the_nearest_names(command, arguments
         (["run", "--task", ""], "either --task or --env"),
         (["run", "--task", TASK, "--env", "CartPole-v1"], "either --task or --env"),
         (["run", "--task", TASK, "--set", "lr"], "key=value"),
+        (["run", "--task", TASK, "--agent", ":A"], "module:Class"),
+        (["run", "--task", TASK, "--agent", "random@foo=1"], "random has no hyper-parameters; leave foo out"),
+        (["sweep", "--task", TASK, "--agent", "oracle@x=1"], "oracle has no hyper-parameters; leave x out"),
         (["run", "--task", TASK, "--seed", "-1"], "--seed"),
         (["sweep", "--task", TASK, "--agent", "random", "--seeds", "4-0"], "0-4 or 0,1"),
         (["sweep", "--task", TASK, "--agent", "random", "--workers", "0"], "--workers"),
@@ -102,6 +105,28 @@ def test_what_is_wrong_is_said_in_one_line(command, arguments, said):
     code, _, err = command(*arguments)
     assert (code, err.count("\n")) == (2, 1)
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import os\nA = nothing\n", "NameError: name 'nothing' is not defined ({file}, line 2)"),
+        ("class A\n", "SyntaxError: expected ':' (wrong.py, line 1)"),
+        ("import nothing_at_all\n", "No module named 'nothing_at_all' ({file}, line 1)"),
+        (
+            "\n\nclass A:\n    def __init__(self): pass\n",
+            "agent wrong:A ({file}, line 3): it cannot be built from a spec",
+        ),
+        ("A = 3\n", "it cannot be built from a spec"),
+        ("B = 3\n", "module wrong has no 'A'"),
+    ],
+)
+def test_a_fault_in_an_agents_module_is_one_line_with_its_place(command, folder, monkeypatch, text, said):
+    (folder / "wrong.py").write_text(text)
+    monkeypatch.delitem(sys.modules, "wrong", raising=False)
+    code, _, err = command("run", "--task", TASK, "--agent", "wrong:A", "--quiet")
+    assert (code, err.count("\n")) == (2, 1)
+    assert said.format(file=folder / "wrong.py") in err
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):
