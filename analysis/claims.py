@@ -11,10 +11,10 @@ import yaml
 
 from analysis.figures import FIGURES
 from results.errors import UserError
+from results.schema import TIERS
 
 SCHEMA = 1
 KINDS = ("solved_share", "below", "comparison")
-TIERS = ("smoke", "laptop", "paper")
 METRICS = ("return", "success")
 COMPARISON_SEEDS = 5  # fewer an arm have too little power to be called a verdict, whatever their p
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from gymnasium.vector import VectorEnv
 
 from results.errors import UserError
+from results.schema import TIERS
 
 if TYPE_CHECKING:
     from benchmarks.agents.protocol import VectorStep
-
-TIERS = ("smoke", "laptop", "paper")
-
 
 # A scripted policy for B slots: (step, memory) -> (batched actions, memory), with `Agent.act`'s rules for the memory.
 Policy = Callable[["VectorStep", Any], tuple[Any, Any]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-TIERS = ("smoke", "laptop", "paper")
+from results.schema import TIERS
 
 
 class Near(click.Choice[str]):

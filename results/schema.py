@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from results.errors import UserError
 
 SCHEMA_VERSION = 1
+TIERS = ("smoke", "laptop", "paper")  # from seconds a run to the setting of the paper
 Status = Literal["running", "finished", "failed", "interrupted"]
 
 

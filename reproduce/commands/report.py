@@ -84,7 +84,7 @@ def verdicts(tier: str | None, root: Path | None) -> None:
 
 
 @click.command()
-@click.argument("name", type=NAMES)
+@click.argument("name", type=NAMES, metavar="FIGURE")
 @options.tier()
 @options.results
 def figure(name: str, tier: str, root: Path | None) -> None:
@@ -118,7 +118,10 @@ def merge(tier: str, replace: bool, root: Path | None) -> None:
 
 @click.command()
 @options.tier()
-@click.option("--figure", "name", type=NAMES, default=None, help="Only this figure.  [default: all]")
+@click.option(
+    "--figure", "name", type=NAMES, metavar="FIGURE", default=None,
+    help=f"Only this one of {', '.join(FIGURES)}.  [default: all]",
+)  # fmt: skip
 @click.option("--seeds", type=click.IntRange(min=1), default=None, help="Seeds 0 to N-1.  [default: each figure's]")
 @options.workers
 @options.results
