@@ -51,25 +51,17 @@ def test_u_and_v_are_saved() -> None:
     assert {"u", "v"} <= fresh().state_dict().keys()
 
 
-def test_the_gradient_flows_through_sigma_and_not_through_u_and_v() -> None:
-    """d/dW of (gamma / u'Wv) W x against finite differences with u, v fixed, which is evaluation mode."""
-    layer = fresh().double().eval()
+@pytest.mark.parametrize("training", [False, True])
+def test_the_gradient_flows_through_sigma_and_not_through_u_and_v(training: bool) -> None:
+    """d/dW of (gamma / u'Wv) W x against finite differences. In training u and v follow a changed weight, but sigma
+    is stationary in them, so the differences are the same."""
+    layer = fresh().double().train(training)
     x = torch.randn(3, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def f(weight: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
         return torch.func.functional_call(layer, {"weight": weight, "gamma": gamma}, (x,))
 
     assert torch.autograd.gradcheck(f, (layer.weight, layer.gamma))
-
-
-def test_the_gradient_in_training_is_that_of_evaluation() -> None:
-    layer, x = fresh(), torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
-    gradients = []
-    for training in (True, False):
-        out = layer.train(training)(x)  # u and v have converged, so training keeps them
-        gradients.append(torch.autograd.grad(out.square().sum(), (layer.weight, layer.gamma)))
-    for learnt, expected in zip(*gradients, strict=True):
-        torch.testing.assert_close(learnt, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_folded_weights_are_noticed_to_be_stale() -> None:
