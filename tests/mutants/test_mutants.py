@@ -45,20 +45,10 @@ def copy_of_the_sources(folder: Path) -> Path:
 def outcomes(folder: Path, nodes: list[str]) -> dict[str, str]:
     """Node id (relative to tests/) -> `passed`, or the first line of why not, of the tests as they are in the copy."""
     report = folder / "report.xml"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        f"--junitxml={report}",
-        f"--rootdir={folder}",
-    ]
+    options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", f"--rootdir={folder}"]
+    command = [sys.executable, "-m", "pytest", *options, *(f"tests/{node}" for node in nodes)]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *(f"tests/{node}" for node in nodes)], cwd=folder, env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stdout + done.stderr  # ran to the end, with or without failures
     found = {}
     for case in ET.parse(report).iter("testcase"):
@@ -100,7 +90,7 @@ def test_a_mutant_is_killed(
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=name)
 def test_a_mutant_still_applies(mutant: dict[str, Any]) -> None:
-    """Its text is there once, and a tool that moved it must move the mutant too; its tests exist."""
+    """Its text is there once, so whoever moves it moves the mutant too; and its tests exist."""
     assert (REPOSITORY / mutant["file"]).read_text().count(mutant["old"]) == 1
     assert mutant["killed_by"]
     for node in mutant["killed_by"]:
