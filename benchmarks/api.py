@@ -23,7 +23,7 @@ from amago_core.seeding import child
 from benchmarks.agents import make_agent
 from benchmarks.agents.protocol import Agent, VectorStep
 from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS, EpisodeRecord, evaluate, evaluation_seeds
-from benchmarks.run import Plan, plan
+from benchmarks.plan import Plan, plan
 from benchmarks.run import run as run_to_folder
 from benchmarks.task import Task
 from results.errors import UserError
@@ -81,8 +81,9 @@ def run(
 ) -> LoadedRun:
     """Train and evaluate, or find it done, and load. `settings` are the agent's, as in `--set lr=3e-4`."""
     texts = {key: str(value) for key, value in settings.items()}
-    run_to_folder(task, agent, tier, seed, texts, root=root)
-    return _load(plan(task, agent, tier, seed, texts, root=root))
+    planned = plan(task, agent, tier, seed, texts, root=root)
+    run_to_folder(planned)
+    return _load(planned)
 
 
 def load(

@@ -26,7 +26,7 @@ from results.store import TableWriter
 from results.tablefile import naming, replace_file
 
 if TYPE_CHECKING:
-    from benchmarks.run import Plan
+    from benchmarks.plan import Plan
 
 EVERY_S = 0.5  # between two writes of progress.json: an agent may reach safe points far more often
 

@@ -10,9 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,132 +19,29 @@ from gymnasium.vector import VectorEnv
 
 from amago_core.seeding import child
 from benchmarks import checkpoint
-from benchmarks.agents import agent_id, check_agent, configuration, make_agent, parse_agent
-from benchmarks.agents.protocol import Agent, AgentSpec, CannotResume, ContractError, Progress
+from benchmarks.agents import make_agent
+from benchmarks.agents.protocol import Agent, CannotResume, ContractError, Progress
 from benchmarks.checkpoint import Point, differences, newest_point, save_point
 from benchmarks.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
 from benchmarks.mirror import check_wandb
 from benchmarks.owner import LOCK, Stop, owned
+from benchmarks.plan import Plan
 from benchmarks.record import Recorder
-from benchmarks.task import Budget, Task
 from results.errors import UserError
-from results.protocols import protocol_id, read_json
-from results.schema import run_id
+from results.protocols import read_json
 from results.seal import check, seal
-from results.store import read_table, results_root, run_folder
+from results.store import read_table
 from results.tablefile import replace_file
 
 IDLE_YIELDS = 10_000  # safe points in a row without an environment step: the agent will never use its budget up
 TO_GO_ON = ("checkpoints", "scratch")  # what a finished run has no use for
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is to be run, all names resolved."""
-
-    task: Task
-    base: str  # the agent without its settings
-    settings: Mapping[str, str]
-    tier: str
-    seed: int
-    threads: int
-    root: Path
-
-    @property
-    def agent(self) -> str:
-        return agent_id(self.base, self.settings)
-
-    @property
-    def run_id(self) -> str:
-        return run_id(self.tier, self.task.id, self.agent, self.seed)
-
-    @property
-    def folder(self) -> Path:
-        return run_folder(self.root, self.tier, self.task.id, self.agent, self.seed)
-
-    @property
-    def budget(self) -> Budget:
-        return self.task.budget(self.tier)
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """What makes the scores of two runs comparable (results/protocols.py)."""
-        return {
-            "task": self.task.id,
-            "horizon": self.task.horizon,
-            "time_limit": self.task.time_limit,
-            "split": self.split,
-            "evaluation": {
-                "rollouts": FINAL_ROLLOUTS,
-                "slots": SLOTS,
-                "policy": "sampled" if self.task.sample_actions else "mode",
-                "instances": self.task.instances,
-            },
-            "packages": {name: _version(name) for name in sorted(self.task.packages)},
-        }
-
-    @property
-    def split(self) -> str:
-        return "test" if "test" in self.task.splits else "same"
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """What decides the run's result beside its id and the code: the column `config`, and config.json."""
-        budget = {key: value for key, value in asdict(self.budget).items() if key != "seeds"}
-        agent = configuration(self.base, self.task, self.tier, self.settings)
-        return {"budget": budget, "hyperparameters": agent, "settings": dict(self.settings), "threads": self.threads}
-
-    def spec(self, envs: VectorEnv, folder: Path) -> AgentSpec:
-        return AgentSpec(
-            task=self.task,
-            tier=self.tier,
-            seed=self.seed,
-            observation_space=envs.single_observation_space,
-            action_space=envs.single_action_space,
-            num_envs=self.budget.num_envs,
-            env_steps=self.budget.env_steps,
-            settings=self.settings,
-            threads=self.threads,
-            folder=folder,
-        )
-
-
-def plan(
-    task: str | Task,
-    agent: str,
-    tier: str = "smoke",
-    seed: int = 0,
-    settings: Mapping[str, str] | None = None,
-    *,
-    root: Path | None = None,
-    threads: int = 1,
-) -> Plan:
-    """Resolve the names of a run. Raises UserError for an unknown task, agent, tier or setting."""
-    if isinstance(task, str):
-        from benchmarks.catalog import get_task
-
-        task = get_task(task)
-    task.budget(tier)
-    if seed < 0:
-        raise UserError(f"seed {seed} is negative; seeds are 0, 1, 2, ...")
-    base, own = parse_agent(agent)
-    check_agent(base)
-    planned = Plan(task, base, {**own, **(settings or {})}, tier, seed, threads, root or results_root())
-    configuration(base, task, tier, planned.settings)  # a wrong setting is said before anything is made
-    return planned
-
-
 def run(
-    task: str | Task,
-    agent: str,
-    tier: str = "smoke",
-    seed: int = 0,
-    settings: Mapping[str, str] | None = None,
+    planned: Plan,
     *,
-    root: Path | None = None,
     replace: bool = False,
-    threads: int = 1,
     tensorboard: bool = True,
     wandb: bool = False,
     say: Callable[[str], object] = print,
@@ -154,11 +49,10 @@ def run(
     """Train an agent on a task, evaluate it, write its rows; return the run's folder.
 
     A finished run is left as it is. One that was stopped, in whatever way, goes on from its newest checkpoint and ends
-    with the rows that it would have had; without one it starts afresh. Raises UserError for an unknown name, for a
-    run that another process is making, and where the folder holds a run of another configuration or protocol, unless
-    `replace`; what stops the run is raised again after it has been written to the run's table.
+    with the rows that it would have had; without one it starts afresh. Raises UserError for a run that another process
+    is making, and where the folder holds a run of another configuration or protocol, unless `replace`; what stops the
+    run is raised again after it has been written to the run's table.
     """
-    planned = plan(task, agent, tier, seed, settings, root=root, threads=threads)
     if wandb:
         check_wandb()  # before anything is cleared away
     if not replace and _is_finished(planned):
@@ -170,7 +64,7 @@ def run(
         if not replace and _is_finished(planned):  # by the process that held it until now
             return planned.folder
         recorder = partial(Recorder, planned, tensorboard=tensorboard, wandb=wandb, say=say)
-        point = None if replace else newest_point(planned.folder, identity(planned), say)
+        point = None if replace else newest_point(planned.folder, planned.identity, say)
         try:
             _make(planned, recorder, point)
         except CannotResume as problem:
@@ -185,7 +79,7 @@ def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None)
     if point is None:
         _clear(folder)
         _write_json(folder / "protocol.json", planned.protocol)
-        _write_json(folder / "config.json", identity(planned))
+        _write_json(folder / "config.json", planned.identity)
     with recorder(state=point and point.harness["recorder"]) as record:
         training = _Training(planned, record)
         try:
@@ -308,7 +202,7 @@ class _Training:
     def _save(self, agent: Agent, envs: HarnessEnv) -> None:
         started = time.perf_counter()
         harness = {
-            "identity": identity(self._plan),
+            "identity": self._plan.identity,
             "reached": self._reached,
             "returns": self._returns,
             "recorder": self._record.state(),
@@ -368,16 +262,10 @@ def _is_finished(planned: Plan) -> bool:
     config, table = planned.folder / "config.json", planned.folder / "runs.csv"
     if not config.exists() and not table.exists():
         return False
-    if changed := differences(read_json(check(config)), identity(planned)):
+    if changed := differences(read_json(check(config)), planned.identity):
         raise UserError(f"{planned.folder} holds a run with another {changed}; give --replace to run anew")
     rows = read_table(check(table), "runs") if table.exists() else []
     return bool(rows) and rows[-1].status == "finished"
-
-
-def identity(planned: Plan) -> dict[str, Any]:
-    """What a run under the same id must agree in: config.json, and its row's columns `protocol` and `config`."""
-    names = {"task": planned.task.id, "agent": planned.agent, "tier": planned.tier, "seed": planned.seed}
-    return {"run_id": planned.run_id, **names, "protocol": protocol_id(planned.protocol), **planned.config}
 
 
 def _resumes(agent: Agent) -> bool:
@@ -387,10 +275,3 @@ def _resumes(agent: Agent) -> bool:
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, f"{json.dumps(content, indent=2)}\n".encode())
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

@@ -87,9 +87,9 @@ def missing(jobs: Iterable[Job], root: Path) -> list[Job]:
 
 def _changed(job: Job, row: Run) -> str:
     """The keys in which a run differs from what the job would make now. Threads may: they change rounding at most."""
-    from benchmarks.run import identity, plan
+    from benchmarks.plan import plan
 
-    now = identity(plan(job.task, job.agent, job.tier, job.seed))
+    now = plan(job.task, job.agent, job.tier, job.seed).identity
     names = {key: now[key] for key in ("run_id", "task", "agent", "tier", "seed")}
     threads = {"threads": now["threads"]}
     return differences(names | {"protocol": row.protocol} | json.loads(row.config) | threads, now)
@@ -223,12 +223,11 @@ def _die_with_parent() -> None:
 def _main(task: str, agent: str, tier: str, seed: str, root: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background ignores it
     _die_with_parent()
-    from benchmarks.agents import parse_agent
+    from benchmarks.plan import plan
     from benchmarks.run import run
 
     try:
-        base, settings = parse_agent(agent)
-        run(task, base, tier, int(seed), settings, root=Path(root))
+        run(plan(task, agent, tier, int(seed), root=Path(root)))
     except UserError as error:
         sys.exit(str(error))
 

@@ -68,10 +68,11 @@ def _streams() -> list[tuple[str, int]]:
 
     from amago_core.seeding import listening
     from analysis.stats import bootstrap, permutation_test
+    from benchmarks.plan import plan
     from benchmarks.run import run
 
     with listening() as heard, tempfile.TemporaryDirectory() as folder:
-        run(*AUDITED, root=Path(folder), tensorboard=False, say=lambda line: None)
+        run(plan(*AUDITED, root=Path(folder)), tensorboard=False, say=lambda line: None)
     streams = [(" / ".join(map(str, name)), value) for name, value in heard]
     for function in (bootstrap, permutation_test):
         seed = np.random.SeedSequence(signature(function).parameters["seed"].default)

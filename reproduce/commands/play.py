@@ -49,16 +49,16 @@ def run(
     if bool(task) == bool(env_id):
         raise click.UsageError("give either --task or --env; `amago-bench list` shows the tasks")
     from benchmarks.agents import parse_settings
+    from benchmarks.plan import plan
     from benchmarks.run import run as make
 
     def say(line: str) -> None:
         if not quiet:
             click.echo(line)
 
-    folder = make(
-        task or f"foreign/gymnasium/{env_id}", agent, tier, seed, parse_settings(settings),
-        root=root, replace=replace, threads=threads, tensorboard=tensorboard, wandb=wandb, say=say,
-    )  # fmt: skip
+    name = task or f"foreign/gymnasium/{env_id}"
+    planned = plan(name, agent, tier, seed, parse_settings(settings), root=root, threads=threads)
+    folder = make(planned, replace=replace, tensorboard=tensorboard, wandb=wandb, say=say)
     say(f"rows in {folder}")
 
 

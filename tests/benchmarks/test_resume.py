@@ -29,8 +29,9 @@ from benchmarks import run as run_module
 from benchmarks.agents.settings import SUITES
 from benchmarks.harness_env import HarnessEnv
 from benchmarks.long_term_memory.tmaze import TMaze
+from benchmarks.plan import plan
 from benchmarks.rollout_log import RolloutLog
-from benchmarks.run import plan, run
+from benchmarks.run import run
 from benchmarks.task import Budget, Task
 from results.errors import UserError
 from results.store import read_table
@@ -79,8 +80,11 @@ SUITES["test/resume"] = lambda task, tier: SETTINGS
 SMALL = 180  # env steps: 12 iterations, 48 safe points
 
 
-def make_run(root: Path, kind: str = "discrete", agent: str = "amago", env_steps: int = SMALL, **options: Any) -> Path:
-    return run(make_task(kind, env_steps), agent, root=root, **({"say": lambda _: None} | options))
+def make_run(
+    root: Path, kind: str = "discrete", agent: str = "amago", env_steps: int = SMALL, seed: int = 0, **options: Any
+) -> Path:
+    planned = plan(make_task(kind, env_steps), agent, seed=seed, root=root)
+    return run(planned, **({"say": lambda _: None} | options))
 
 
 def rows(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -538,9 +542,9 @@ def test_an_environment_that_does_not_replay_begins_its_rollouts_anew_and_the_ru
     lines: list[str] = []
     stop_at(30)
     with pytest.raises(Killed):
-        run(task, "amago", root=tmp_path)
+        run(plan(task, "amago", root=tmp_path))
     stop_at(None)
-    folder = run(task, "amago", root=tmp_path, say=lines.append)
+    folder = run(plan(task, "amago", root=tmp_path), say=lines.append)
     says = "the rollouts under way were begun anew after a stop: the environment does not replay"
     assert says in lines[1]
     finished = read_table(folder / "runs.csv", "runs")[-1]

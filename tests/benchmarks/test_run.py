@@ -13,7 +13,8 @@ from benchmarks.agents import agent_id, make_agent, parse_agent, parse_settings
 from benchmarks.agents.protocol import ContractError, Progress
 from benchmarks.evaluate import EpisodeRecord
 from benchmarks.harness_env import EnvironmentFault
-from benchmarks.run import plan, run, save_checkpoint
+from benchmarks.plan import plan
+from benchmarks.run import run, save_checkpoint
 from benchmarks.task import Budget
 from results.errors import UserError
 from results.store import read_table
@@ -60,10 +61,10 @@ def toy(toys, tmp_path, monkeypatch):
         task = toys.scripted(lambda t: (1.0, t == 4, False, {"success": True}), horizon=9)
         lines: list[str] = []  # noqa: RUF012 - fresh for each test
 
-        def run(self, agent=Walker, task=None, **options):
+        def run(self, agent=Walker, task=None, *, settings=None, root=tmp_path, **options):
             monkeypatch.setitem(sys.modules, "toy_agents", types.SimpleNamespace(Agent=agent))
-            options = {"root": tmp_path, "say": self.lines.append} | options
-            return run(task or self.task, "toy_agents:Agent", **options)
+            planned = plan(task or self.task, "toy_agents:Agent", settings=settings, root=root)
+            return run(planned, **({"say": self.lines.append} | options))
 
         def rows(self, table, folder=None):
             return read_table((folder or self.folder) / f"{table}.csv", table)

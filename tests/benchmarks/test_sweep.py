@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import sweep as module
-from benchmarks.run import identity, plan
+from benchmarks.plan import plan
 from benchmarks.sweep import Job, missing, sweep
 from results.errors import UserError
 
@@ -184,7 +184,7 @@ def run_row():
 
     def make(job, status, **changes):
         """A row of the job as it would be made now; `changes` are by key, with dots."""
-        made = identity(plan(job.task, job.agent, job.tier, job.seed)) | changes
+        made = plan(job.task, job.agent, job.tier, job.seed).identity | changes
         config = {key: made[key] for key in ("budget", "hyperparameters", "settings", "threads")}
         for key, value in changes.items():
             part, _, name = key.partition(".")

@@ -1,0 +1,129 @@
+"""What a run is to be: its names resolved, its folder, and what it must agree in with a run made before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+
+from benchmarks.agents import agent_id, check_agent, configuration, parse_agent
+from benchmarks.agents.protocol import AgentSpec
+from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS
+from benchmarks.task import Budget, Task
+from results.errors import UserError
+from results.protocols import protocol_id
+from results.schema import run_id
+from results.store import results_root, run_folder
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run, all names resolved."""
+
+    task: Task
+    base: str  # the agent without its settings
+    settings: Mapping[str, str]
+    tier: str
+    seed: int
+    threads: int
+    root: Path
+
+    @property
+    def agent(self) -> str:
+        return agent_id(self.base, self.settings)
+
+    @property
+    def run_id(self) -> str:
+        return run_id(self.tier, self.task.id, self.agent, self.seed)
+
+    @property
+    def folder(self) -> Path:
+        return run_folder(self.root, self.tier, self.task.id, self.agent, self.seed)
+
+    @property
+    def budget(self) -> Budget:
+        return self.task.budget(self.tier)
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """What makes the scores of two runs comparable (results/protocols.py)."""
+        return {
+            "task": self.task.id,
+            "horizon": self.task.horizon,
+            "time_limit": self.task.time_limit,
+            "split": self.split,
+            "evaluation": {
+                "rollouts": FINAL_ROLLOUTS,
+                "slots": SLOTS,
+                "policy": "sampled" if self.task.sample_actions else "mode",
+                "instances": self.task.instances,
+            },
+            "packages": {name: _version(name) for name in sorted(self.task.packages)},
+        }
+
+    @property
+    def split(self) -> str:
+        return "test" if "test" in self.task.splits else "same"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What decides the run's result beside its id and the code: the column `config`, and config.json."""
+        budget = {key: value for key, value in asdict(self.budget).items() if key != "seeds"}
+        agent = configuration(self.base, self.task, self.tier, self.settings)
+        return {"budget": budget, "hyperparameters": agent, "settings": dict(self.settings), "threads": self.threads}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a run under the same id must agree in: config.json, and its row's columns `protocol` and `config`."""
+        names = {"task": self.task.id, "agent": self.agent, "tier": self.tier, "seed": self.seed}
+        return {"run_id": self.run_id, **names, "protocol": protocol_id(self.protocol), **self.config}
+
+    def spec(self, envs: VectorEnv, folder: Path) -> AgentSpec:
+        return AgentSpec(
+            task=self.task,
+            tier=self.tier,
+            seed=self.seed,
+            observation_space=envs.single_observation_space,
+            action_space=envs.single_action_space,
+            num_envs=self.budget.num_envs,
+            env_steps=self.budget.env_steps,
+            settings=self.settings,
+            threads=self.threads,
+            folder=folder,
+        )
+
+
+def plan(
+    task: str | Task,
+    agent: str,
+    tier: str = "smoke",
+    seed: int = 0,
+    settings: Mapping[str, str] | None = None,
+    *,
+    root: Path | None = None,
+    threads: int = 1,
+) -> Plan:
+    """Resolve the names of a run. Raises UserError for an unknown task, agent, tier or setting."""
+    if isinstance(task, str):
+        from benchmarks.catalog import get_task
+
+        task = get_task(task)
+    task.budget(tier)
+    if seed < 0:
+        raise UserError(f"seed {seed} is negative; seeds are 0, 1, 2, ...")
+    base, own = parse_agent(agent)
+    check_agent(base)
+    planned = Plan(task, base, {**own, **(settings or {})}, tier, seed, threads, root or results_root())
+    configuration(base, task, tier, planned.settings)  # a wrong setting is said before anything is made
+    return planned
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
