@@ -7,6 +7,7 @@ of which this process holds the other end: should this process die in any way, t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -33,12 +34,16 @@ TIMEOUT_S = {"smoke": 15 * 60.0, "laptop": 3 * 3600.0, "paper": 14 * 86400.0}  #
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be made. `agent` is a full id: `amago`, `amago@lr=3e-4`, `my_module:MyAgent`."""
+    """A run to be made. `agent` is a full id: `amago`, `amago@lr=3e-4`, `my_module:MyAgent`.
+
+    `anew` throws away what its folder holds; else a run that was stopped goes on.
+    """
 
     task: str
     agent: str
     tier: str
     seed: int
+    anew: bool = False
 
     @property
     def run_id(self) -> str:
@@ -57,47 +62,56 @@ class State:
     progress: Mapping[str, Any] = field(default_factory=dict)
 
 
-def missing(jobs: Iterable[Job], root: Path) -> list[Job]:
+def missing(jobs: Iterable[Job], root: Path, replace: bool = False) -> list[Job]:
     """The jobs that neither the run folders under `root` nor the reference results hold as finished.
 
-    Raises UserError for a finished run folder with another configuration or protocol than the job would have now. A
-    reference run with another one counts as finished, since it is what is committed; a warning says how many.
+    A run that was made with another configuration or protocol than its job would have now is to be made anew with
+    `replace`. Without it, one in a run folder raises UserError; one of the reference counts as finished, since it is
+    what is committed, and a warning says how many do.
     """
     jobs = list(dict.fromkeys(jobs))
     tiers = sorted({job.tier for job in jobs})
     local = {row.run_id: row for tier in tiers for row in load("runs", root, ("runs",), tier)}
     reference = {row.run_id: row for tier in tiers for row in load("runs", root, ("reference",), tier)}
-    todo, stale = [], []
+    todo, refused, stale = [], [], []
     for job in jobs:
         row = local.get(job.run_id) or reference.get(job.run_id)
-        if row is None or row.status != "finished":
+        changed = _changed(job, row) if row else ""
+        if changed and replace:
+            todo.append(dataclasses.replace(job, anew=True))
+        elif changed:
+            (refused if job.run_id in local else stale).append((job.run_id, changed))
+        elif row is None or row.status != "finished":
             todo.append(job)
-        elif changed := _changed(job, row):
-            if job.run_id in local:
-                raise UserError(
-                    f"{job.run_id} was made with another {changed}; make it anew with `amago-bench run --replace`, "
-                    "or give another folder with --results"
-                )
-            stale.append(f"{job.run_id}: {changed}")
+    if refused:
+        (run, changed), *others = refused
+        more = f" (and {len(others)} more runs like it)" if others else ""
+        anew = "give --replace to make it anew, or another folder with --results"
+        raise UserError(f"{run} was made with another {changed}{more}; {anew}")
     if stale:
         what = f"{len(stale)} of the reference runs were made with another configuration and count as finished"
-        warnings.warn(f"{what} ({stale[0]})", stacklevel=2)
+        (run, changed), *_ = stale
+        warnings.warn(f"{what} ({run}: {changed}); --replace makes them anew", stacklevel=2)
     return todo
 
 
 def _changed(job: Job, row: Run) -> str:
-    """The keys in which a run differs from what the job would make now. Threads may: they change rounding at most."""
+    """The keys in which a run differs from what the job would make now.
+
+    A finished one may have had other threads: they change rounding at most. An unfinished one cannot go on with others.
+    """
     from benchmarks.plan import plan
 
     now = plan(job.task, job.agent, job.tier, job.seed).identity
     names = {key: now[key] for key in ("run_id", "task", "agent", "tier", "seed")}
-    threads = {"threads": now["threads"]}
+    threads = {"threads": now["threads"]} if row.status == "finished" else {}
     return differences(names | {"protocol": row.protocol} | json.loads(row.config) | threads, now)
 
 
 def child_command(job: Job, root: Path) -> list[str]:
     """The command line of a job's process. -P: a folder `benchmarks` where the user stands is not ours."""
-    return [sys.executable, "-P", "-m", "benchmarks.sweep", job.task, job.agent, job.tier, str(job.seed), str(root)]
+    run = [job.task, job.agent, job.tier, str(job.seed), str(root)]
+    return [sys.executable, "-P", "-m", "benchmarks.sweep", *run, *(["anew"] if job.anew else [])]
 
 
 def sweep(
@@ -220,14 +234,14 @@ def _die_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _main(task: str, agent: str, tier: str, seed: str, root: str) -> None:
+def _main(task: str, agent: str, tier: str, seed: str, root: str, anew: str = "") -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background ignores it
     _die_with_parent()
     from benchmarks.plan import plan
     from benchmarks.run import run
 
     try:
-        run(plan(task, agent, tier, int(seed), root=Path(root)))
+        run(plan(task, agent, tier, int(seed), root=Path(root)), replace=bool(anew))
     except UserError as error:
         sys.exit(str(error))
 

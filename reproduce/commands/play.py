@@ -67,17 +67,19 @@ def run(
 @options.agents
 @options.tier()
 @click.option("--seeds", type=options.Seeds(), default=None, help="Such as 0-4 or 0,1.  [default: those of the tier]")
+@options.replace
 @options.workers
 @options.results
 def sweep(
     patterns: tuple[str, ...], agent_ids: tuple[str, ...], tier: str, seeds: tuple[int, ...] | None,
-    workers: int | None, root: Path | None,
+    replace: bool, workers: int | None, root: Path | None,
 ) -> None:  # fmt: skip
     """Make many runs, several at once.
 
     All of tasks x agents x seeds that are not finished yet, each in a process and with a thread of its own. Tasks of
     a pattern without a budget at the tier are left out. A run that fails does not stop the others. Stop with Ctrl-C
-    and call again: finished runs stay finished. Ends with 1 and the list of failed runs if there are any.
+    and call again: finished runs stay finished, and with --replace those of the present configuration do. Ends with 1
+    and the list of failed runs if there are any.
 
     \b
     amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop
@@ -98,7 +100,7 @@ def sweep(
         Job(task.id, agent_id(*agent), tier, seed)
         for task in tasks.values() for seed in seeds or task.budget(tier).seeds for agent in bases
     ]  # fmt: skip
-    if make_missing(jobs, root or results_root(), workers):
+    if make_missing(jobs, root or results_root(), workers, replace):
         raise click.exceptions.Exit(1)
 
 
@@ -115,14 +117,17 @@ def _playable(pattern: str, tier: str) -> list[Task]:
     return playable
 
 
-def make_missing(jobs: Sequence[Job], root: Path, workers: int | None) -> list[Job]:
-    """Make the runs that are missing and say what was done; the failed ones, for which a command is printed."""
+def make_missing(jobs: Sequence[Job], root: Path, workers: int | None, replace: bool) -> list[Job]:
+    """Make the runs that are missing and say what was done; the failed ones, for which a command is printed.
+
+    With `replace` those that were made with another configuration are missing too.
+    """
     from benchmarks.cores import available_cores
     from benchmarks.sweep import missing
     from benchmarks.sweep import sweep as make
     from reproduce.live import live_report
 
-    todo = missing(jobs, root)
+    todo = missing(jobs, root, replace)
     if not todo:
         click.echo(f"nothing to run: all {len(jobs)} runs are finished")
         return []

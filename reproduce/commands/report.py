@@ -123,9 +123,12 @@ def merge(tier: str, replace: bool, root: Path | None) -> None:
     help=f"Only this one of {', '.join(FIGURES)}.  [default: all]",
 )  # fmt: skip
 @click.option("--seeds", type=click.IntRange(min=1), default=None, help="Seeds 0 to N-1.  [default: each figure's]")
+@options.replace
 @options.workers
 @options.results
-def reproduce(tier: str, name: str | None, seeds: int | None, workers: int | None, root: Path | None) -> None:
+def reproduce(
+    tier: str, name: str | None, seeds: int | None, replace: bool, workers: int | None, root: Path | None
+) -> None:
     """Make what is missing for the figures, then write them.
 
     \b
@@ -138,7 +141,7 @@ def reproduce(tier: str, name: str | None, seeds: int | None, workers: int | Non
 
     root = root or results_root()
     names = [name] if name else list(FIGURES)
-    failed = make_missing(jobs(names, tier, seeds), root, workers)
+    failed = make_missing(jobs(names, tier, seeds), root, workers, replace)
     for each in names:
         files, fresh = refresh(each, tier, root)
         click.echo(f"figure {each} {'drawn from the tables' if fresh else 'is up to date'}:")

@@ -164,10 +164,28 @@ def test_a_run_folder_with_another_configuration_is_refused(tmp_path, run_row, c
         missing([job], tmp_path)
 
 
+@pytest.mark.parametrize("where", ["runs/smoke/{}/amago/seed-{}", "reference/smoke"])
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_with_replace_only_what_differs_is_made_anew(tmp_path, run_row, where, status):
+    differs, same, absent = jobs(3)
+    write_run(tmp_path / where.format(TASK, 0) / "runs.csv", run_row(differs, status, **{"hyperparameters.width": 1}))
+    write_run(tmp_path / "runs/smoke" / TASK / "amago/seed-1/runs.csv", run_row(same, "interrupted"))
+    anew = Job(TASK, "amago", "smoke", 0, anew=True)
+    assert missing([differs, same, absent], tmp_path, replace=True) == [anew, same, absent]
+
+
+def test_all_runs_that_are_refused_are_counted(tmp_path, run_row):
+    for job in jobs(3):
+        folder = tmp_path / "runs" / "smoke" / TASK / "amago" / f"seed-{job.seed}"
+        write_run(folder / "runs.csv", run_row(job, "finished", **{"hyperparameters.width": 1}))
+    with pytest.raises(UserError, match=r"^smoke:.*:amago:0 was made with another .*width: 1 .* \(and 2 more"):
+        missing(jobs(3), tmp_path)
+
+
 def test_another_number_of_threads_is_no_other_result(tmp_path, run_row):
     (job,) = jobs(1)
     write_run(tmp_path / "runs" / "smoke" / TASK / "amago" / "seed-0" / "runs.csv", run_row(job, "finished", threads=2))
-    assert missing([job], tmp_path) == []
+    assert missing([job], tmp_path) == missing([job], tmp_path, replace=True) == []
 
 
 def test_a_reference_run_with_another_configuration_counts_and_is_said(tmp_path, run_row):

@@ -174,6 +174,19 @@ def test_u110_a_sweep_lists_what_failed_and_how_to_run_only_that_again(command, 
     assert (code, out) == (0, "nothing to run: all 2 runs are finished\n")
 
 
+def test_a_sweep_makes_runs_of_another_configuration_anew_only_with_replace(command, folder):
+    agent = "from benchmarks.agents.random import Random\nclass Mine(Random):\n"
+    (folder / "mine.py").write_text(f"{agent}    def learn(self, envs, seeds): open('missing')\n")
+    command("run", "--task", TASK, "--agent", "mine:Mine", "--threads", "2", "--quiet")
+    (folder / "mine.py").write_text(f"{agent}    pass\n")
+    sweep = ["sweep", "--task", TASK, "--agent", "mine:Mine"]
+    code, _, err = command(*sweep)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "was made with another threads: 2 -> 1; give --replace" in err
+    assert "0 of 1 runs are finished, 1 to make" in command(*sweep, "--replace")[1]
+    assert command(*sweep, "--replace")[:2] == (0, "nothing to run: all 1 runs are finished\n")
+
+
 def test_the_commands_to_run_again_name_the_results_folder(command, folder):
     (folder / "broken.py").write_text(BROKEN)
     err = command("sweep", "--task", TASK, "--agent", "broken:Raises", "--results", str(folder / "elsewhere"))[2]
