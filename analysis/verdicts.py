@@ -215,35 +215,6 @@ def _short(task: str) -> str:
 # --- to be read -----------------------------------------------------------------------------------------------------
 
 
-def to_frame(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One row per claim, task and agent, with numbers as numbers (share and its bounds, mean, p, published)."""
-    rows = []
-    for verdict in verdicts:
-        claim = verdict.claim
-        for part in verdict.parts:
-            share = part.share
-            rows.append(
-                {
-                    "claim": claim.id,
-                    "verdict": verdict.outcome,
-                    "tier": claim.tier,
-                    "restates": claim.restates or "",
-                    "published": claim.published.value,
-                    "task": part.task,
-                    "agent": part.agent,
-                    "n": part.n,
-                    "failed": part.mean.failed,
-                    "mean": part.mean.value,
-                    "share": share.value if share else None,
-                    "share_low": share.low if share else None,
-                    "share_high": share.high if share else None,
-                    "p": verdict.p,
-                    "reason": verdict.reason,
-                }
-            )
-    return pd.DataFrame(rows)
-
-
 def to_text(verdicts: Sequence[Verdict]) -> str:
     """The verdicts as a page of text; a restated claim says at once that it is not the paper's."""
     return "\n\n".join("\n".join(_lines(verdict)) for verdict in verdicts)

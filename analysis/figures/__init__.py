@@ -48,10 +48,3 @@ FIGURES: dict[str, FigureSpec] = {
         },
     ),
 }
-
-
-def get_figure(name: str) -> FigureSpec:
-    """The figure of a name. Raises UserError that lists the known ones."""
-    if name not in FIGURES:
-        raise UserError(f"unknown figure '{name}' (known: {', '.join(FIGURES)})")
-    return FIGURES[name]

@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.legend import Legend
 from nbclient import NotebookClient
 
-from analysis.figures import FIGURES, get_figure
+from analysis.figures import FIGURES
 from analysis.figures.passive_tmaze import caption, load, plot
 from analysis.style import AGENTS, paper_style
 from results.errors import UserError
@@ -80,7 +80,7 @@ def test_what_is_missing_is_said(write_tmaze):
 def test_u95_nothing_has_run(tmp_path):
     data = load("paper", tmp_path)
     assert caption(data).count("no data (0/35 runs)") == 3
-    assert len(get_figure("passive-tmaze").draw("paper", tmp_path)) == 2
+    assert len(FIGURES["passive-tmaze"].draw("paper", tmp_path)) == 2
 
 
 def test_u95_runs_that_all_failed_are_no_data(write_tmaze):
@@ -99,18 +99,16 @@ def test_a_second_protocol_is_left_out_and_said(write_tmaze, write_run):
 
 def test_u86_files_are_the_same_bytes_for_the_same_tables(write_tmaze):
     root = write_tmaze(LAPTOP)
-    paths = get_figure("passive-tmaze").draw("laptop", root)
+    paths = FIGURES["passive-tmaze"].draw("laptop", root)
     assert [path.name for path in paths] == ["passive-tmaze-laptop.png", "passive-tmaze-laptop.pdf"]
     first = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in get_figure("passive-tmaze").draw("laptop", root)] == first
+    assert [path.read_bytes() for path in FIGURES["passive-tmaze"].draw("laptop", root)] == first
     assert first[0].startswith(b"\x89PNG") and first[1].startswith(b"%PDF")
 
 
 def test_the_registry():
-    with pytest.raises(UserError, match="unknown figure 'tmaze' \\(known: passive-tmaze\\)"):
-        get_figure("tmaze")
     with pytest.raises(UserError, match="no tier 'desktop'"):
-        get_figure("passive-tmaze").draw("desktop")
+        FIGURES["passive-tmaze"].draw("desktop")
     for spec in FIGURES.values():
         assert set(spec.agents) <= set(AGENTS)
 

@@ -177,6 +177,18 @@ def test_five_against_five_is_enough_and_three_against_three_is_not():
     assert (five.p, three.p) == (pytest.approx(1 / 252), pytest.approx(1 / 20))
 
 
+@pytest.mark.parametrize("draw", [lambda rng: rng.normal(size=5), lambda rng: rng.integers(2, size=5)])
+def test_u119_no_more_false_alarms_than_stated(draw):
+    """Agents that are the same, with returns spread or solved-or-not: 5 % of the comparisons find one above."""
+    rng = np.random.default_rng(0)
+    found = [stats.permutation_test({"a": draw(rng)}, {"a": draw(rng)}).p <= 0.05 for _ in range(1000)]
+    assert np.mean(found) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 1000)
+    # A share of exactly a half, on all outcomes of 5 to 12 seeds: the bound that decides is above it no more often.
+    for n in range(5, 13):
+        above = [k for k in range(n + 1) if stats.share_interval(k, n, confidence=0.9).low > 0.5]
+        assert 0 < sum(math.comb(n, k) for k in above) / 2**n <= 0.05
+
+
 def test_a_failed_run_counts_against_the_claim():
     test = stats.permutation_test({"a": [5, NAN]}, {"a": [1, NAN]})  # becomes 5, 1 against 1, 5
     assert (test.difference, test.failed) == (0.0, (1, 1))

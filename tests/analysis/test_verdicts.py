@@ -7,7 +7,7 @@ import pytest
 
 from analysis import frames
 from analysis.claims import load_claims
-from analysis.verdicts import judge, load_verdicts, to_frame, to_text
+from analysis.verdicts import judge, load_verdicts, to_text
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = load_claims(ROOT / "reproduce" / "claims.yaml")
@@ -27,7 +27,7 @@ def test_without_runs_paper_claims_need_the_paper_tier(tmp_path):
     }  # fmt: skip
 
 
-def test_laptop_runs_never_judge_a_paper_claim(write_tmaze):
+def test_u125_laptop_runs_never_judge_a_paper_claim(write_tmaze):
     root = write_tmaze({(n, "amago"): ONES for n in (10, 30, 100, 300, 1000, 3000, 10000)})
     assert verdict(root, "T1").outcome == "needs paper tier"
     assert verdict(root, "T1-laptop").outcome == "supported"
@@ -144,12 +144,8 @@ def test_tuning_seeds_and_unfinished_runs_are_no_results(write_tmaze, write_run)
     assert found.outcome == "not run" and "2 unfinished" in found.reason
 
 
-def test_text_and_frame_show_published_and_measured_side_by_side(write_tmaze):
+def test_u125_published_and_measured_stand_side_by_side(write_tmaze):
     root = write_tmaze({(n, "amago"): [1, 1, 1, 1, NAN] for n in (10, 30, 100)})
-    verdicts = load_verdicts(CLAIMS, root)
-    text = " ".join(to_text([each for each in verdicts if each.claim.id == "T1-laptop"]).split())
+    text = " ".join(to_text([verdict(root, "T1-laptop")]).split())
     assert "restates T1 at the tier laptop; not the paper's claim" in text
     assert "published 1 (" in text and "n = 5, 1 failed; share 0.80 [0.34, 0.99] binomial, 95% each side" in text
-    frame = to_frame(verdicts).query("claim == 'T1-laptop'")
-    assert frame["n"].tolist() == [5, 5, 5] and frame["share"].tolist() == [0.8, 0.8, 0.8]
-    assert frame["published"].tolist() == [1.0] * 3
