@@ -69,8 +69,22 @@ def assert_agree(model: SequenceModel, lengths: list[int], steps: int, seed: int
     assert difference < 2e-5
 
 
-def test_staggered_rollouts_agree_across_resets_and_past_the_window(model: SequenceModel) -> None:
+def test_u39_actors_at_different_timesteps_agree_across_resets_and_past_the_window(model: SequenceModel) -> None:
     assert_agree(model, [2, 3, 5, 7], steps=21, seed=0)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
+@pytest.mark.parametrize("attention", ["reference", "sdpa"])
+def test_u47_a_cue_is_out_of_reach_when_the_window_has_moved_on(
+    positions: str, attention: str, make_agent: Callable[..., Agent]
+) -> None:
+    """A rollout of three windows of 4 keys, one layer: the first token is seen 3 steps on, and not 4 or 5."""
+    model = make_agent(layers=1, context=4, horizon=12, positions=positions, attention=attention).sequence_model.eval()
+    tokens = torch.randn(12, 1, INPUTS, generator=torch.Generator().manual_seed(0))
+    other_cue = torch.cat([-tokens[:1], tokens[1:]])
+    for way in (stepped, at_once):
+        difference = (way(model, tokens, [12]) - way(model, other_cue, [12])).abs().amax((1, 2))
+        assert (difference > 1e-4).tolist() == [True] * 4 + [False] * 8
 
 
 def test_rollouts_longer_than_the_first_cache_agree(model: SequenceModel) -> None:
