@@ -22,7 +22,7 @@ from benchmarks.task import Budget, Task
 from benchmarks.workers import vectorise
 from results.errors import UserError
 
-MODULES = ("benchmarks.long_term_memory.tmaze",)  # each has TASKS
+MODULES = ("benchmarks.long_term_memory.tmaze", "benchmarks.long_term_memory.popgym.tasks")  # each has TASKS
 ENTRY_POINTS = "amago_bench.tasks"  # each names an iterable of Tasks
 FOREIGN = "foreign/gymnasium/"
 FOREIGN_HORIZON = 1000  # where the registration has no limit

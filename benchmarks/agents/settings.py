@@ -77,4 +77,32 @@ def tmaze(task: Task, tier: str) -> Settings:
     }
 
 
-SUITES: Mapping[str, Callable[[Task, str], Settings]] = {"long_term_memory/tmaze": tmaze}
+def popgym(task: Task, tier: str) -> Settings:
+    """D.2: reward x 100; the schedule of exploration runs over the 10,000 steps of the paper's wrapper (A.12)."""
+    assert task.time_scale is not None
+    elapsed = task.horizon / task.time_scale  # at the end of a rollout, of what the schedule counts as one
+    common = {
+        "reward_multiplier": 100.0,
+        "epsilon_start": (1.0, 0.05),
+        "epsilon_end": (1.0 - 0.2 * elapsed, 0.05 - 0.04 * elapsed),
+        "replay_trajectories": 80_000,
+    }
+    if tier == "paper":
+        return {
+            **common,
+            "replay_tokens": 80_000 * (task.horizon + 1),  # all of the 80,000 rollouts
+            "context": 2000,
+            "encoder_width": 200,
+            "target_rate": 0.0025,
+        }
+    return {
+        **common,
+        "updates_per_iteration": task.budget(tier).num_envs // 4,  # one for 64 steps
+        "replay_sampling": "transition",  # else short rollouts are learnt from too often (A.13)
+    }
+
+
+SUITES: Mapping[str, Callable[[Task, str], Settings]] = {
+    "long_term_memory/tmaze": tmaze,
+    "long_term_memory/popgym": popgym,
+}
