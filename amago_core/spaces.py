@@ -7,6 +7,7 @@ smallest integer type that holds them, or as vectors in [-1, 1].
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -133,8 +134,11 @@ class ObservationCodec:
                 break  # the goals, which stand last
             if not leaf.choices:
                 parts.append(columns)
-            for j, n in enumerate(leaf.choices):
-                parts.append(F.one_hot(columns[:, j].long(), n).to(rows.dtype))
+            done = 0
+            for n, alike in itertools.groupby(leaf.choices):  # a deck of cards is one one-hot, not one a card
+                count = len(list(alike))
+                parts.append(F.one_hot(columns[:, done : done + count].long(), n).flatten(1).to(rows.dtype))
+                done += count
         return torch.cat(parts, dim=1), rows[:, self._plain_width :]
 
 
