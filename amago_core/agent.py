@@ -71,7 +71,7 @@ class Agent(nn.Module):
         self.observations, self.actions = ObservationCodec(observation_space), ActionCodec(action_space)
         self.generator = torch_generator(child(seed, "learning"), device)
         wanted = config.attention
-        if wanted == "auto" and config.dtype == "float32":
+        if wanted == "auto" and device != "cpu" and config.dtype == "float32":
             wanted = "sdpa"  # flash works in half precision: learning would round what acting, in float32, does not
         self.attention, self.attention_note = attention.choose(wanted, device, config.width // config.heads)
         discounts = config.all_discounts(self.actions.discrete)

@@ -80,7 +80,7 @@ class Config:
     head_scaling: bool = True
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"  # all but rotary show the timestep
     context: int = 0  # keys an attention query sees and transitions of a training slice; 0: the whole rollout
-    attention: Literal["auto", "reference", "sdpa", "flash"] = "auto"
+    attention: Literal["auto", "reference", "sdpa", "blocked", "flash"] = "auto"
 
     # Actor and critics (A.5 to A.7)
     head_hidden: tuple[int, ...] = (256, 256)

@@ -37,7 +37,8 @@ class Learner:
     def update(self, batch: Batch) -> Losses:
         """One update from a packed batch."""
         agent, config = self.agent, self.agent.config
-        agent.train()
+        if not agent.training:  # walking through all modules takes half a millisecond
+            agent.train()
         with self._autocast:
             losses = agent.losses(batch)
         self.optimiser.zero_grad()

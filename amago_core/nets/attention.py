@@ -1,4 +1,4 @@
-"""Causal attention over packed sequences: one face, three bodies.
+"""Causal attention over packed sequences: one face, four bodies.
 
 `attend(q, k, v, packing, window)` takes and returns `[N, H, Dh]`; a query sees its own key and the `window - 1`
 before it in its sequence. `attend_cached` is the same for one new token per slot against its cache.
@@ -15,48 +15,48 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from amago_core.nets.blocked import BlockedAttention, band
 from amago_core.sequences import Packing
 
 Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor, Packing, int], Tensor]
 
-#: Up to this length the plain product is faster than PyTorch's fused kernel on a CPU (docs/performance.md).
-PLAIN_LENGTH = {torch.float32: 48, torch.bfloat16: 512}
-
-
-def band(length: int, window: int, device: torch.device | str = "cpu") -> Tensor:
-    """`[L, L]` bool: may query i see key j? j in (i - window, i]."""
-    i = torch.arange(length, device=device)
-    distance = i.unsqueeze(1) - i.unsqueeze(0)
-    return (distance >= 0) & (distance < window)
+BLOCKED_LENGTH = 1024  # beyond, the probabilities that `blocked` keeps for its backward pass would fill the memory
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
     """Plain mathematics, sequence by sequence; for reading and for testing the other bodies."""
     outputs = []
     for start, end in zip(packing.starts.tolist(), packing.ends.tolist(), strict=True):
+        whole = slice(0, end - start)
         scores = torch.einsum("ihd,jhd->hij", q[start:end], k[start:end]) / math.sqrt(q.shape[-1])
-        scores = scores.masked_fill(~band(end - start, window, q.device), -math.inf)
+        scores = scores.masked_fill(~band(whole, whole, window, q.device), -math.inf)
         outputs.append(torch.einsum("hij,jhd->ihd", scores.softmax(dim=-1), v[start:end]))
     return torch.cat(outputs)
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
-    """PyTorch on the unpacked grid: plain products for short sequences, the fused kernel for long ones.
+    """PyTorch's fused kernel on the unpacked grid; memory grows linearly with the length.
 
     Padding stands on the right, so the causal mask already hides it and no row is fully masked.
     """
     q, k, v = (packing.unpack(x).transpose(1, 2) for x in (q, k, v))  # [B, H, L, Dh]
-    whole = window >= packing.longest
-    if packing.longest <= PLAIN_LENGTH.get(q.dtype, 0) and q.device.type == "cpu":
-        mask = torch.zeros(packing.longest, packing.longest, dtype=q.dtype, device=q.device)
-        mask.masked_fill_(~band(packing.longest, window, q.device), -math.inf)
-        scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(2, 3) + mask  # [B, H, L, L]
-        out = scores.softmax(dim=-1) @ v
-    elif whole:
+    if window >= packing.longest:
         out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     else:
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=band(packing.longest, window, q.device))
+        whole = slice(0, packing.longest)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=band(whole, whole, window, q.device))
     return packing.pack(out.transpose(1, 2))
+
+
+def blocked(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
+    """Blocks of plain products on the unpacked grid, fastest on a CPU; `sdpa` where they would fill the memory."""
+    if min(window, packing.longest) > BLOCKED_LENGTH:
+        return sdpa(q, k, v, packing, window)
+    q = q / math.sqrt(q.shape[-1])
+    # Rotary positions leave queries and keys in float32, whatever the type of the products.
+    grids = (packing.unpack(x.to(v.dtype)).transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B H, L, Dh]
+    out = BlockedAttention.apply(*grids, window)
+    return packing.pack(out.unflatten(0, (packing.sequences, -1)).transpose(1, 2))
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
@@ -72,18 +72,20 @@ def flash(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Ten
     return out.to(q.dtype)
 
 
-BODIES: dict[str, Attention] = {"reference": reference, "sdpa": sdpa, "flash": flash}
+BODIES: dict[str, Attention] = {"reference": reference, "sdpa": sdpa, "blocked": blocked, "flash": flash}
 
 
 def choose(wanted: str, device: torch.device | str, head_width: int) -> tuple[str, str]:
     """The attention body to use and one line on why it is not the wanted one (empty if it is).
 
-    `auto` is flash where it runs and sdpa elsewhere, with a line only where an installed flash-attn is broken. A
-    named body is kept if it works; flash is probed by a tiny forward, since a package that imports may still fail
-    on the card it finds (case U103).
+    `auto` is blocked on a CPU, flash on a card where it runs, and sdpa elsewhere, with a line only where an installed
+    flash-attn is broken. A named body is kept if it works; flash is probed by a tiny forward, since a package that
+    imports may still fail on the card it finds (case U103).
     """
-    if wanted in ("reference", "sdpa"):
+    if wanted in ("reference", "sdpa", "blocked"):
         return wanted, ""
+    if wanted == "auto" and torch.device(device).type == "cpu":
+        return "blocked", ""
     missing = _flash_missing(device)
     problem = missing or _flash_problem(device, head_width)
     if not problem:

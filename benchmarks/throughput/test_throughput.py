@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from benchmarks.heap import keep_freed_memory
 from benchmarks.throughput import cases
 
 #: Name -> (what is timed, given the dtype; dtypes that it is timed in).
@@ -21,6 +22,11 @@ ACTING = {
     "replay-sample": lambda: cases.sampling(cases.CORRIDOR + 1),
 }
 STARTING = {"list": ("list",), "table": ("table", "--tier", "laptop"), "help": ("--help",)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def heap() -> None:
+    keep_freed_memory()  # as `amago-bench run` does
 
 
 @pytest.fixture(params=[1, 2])

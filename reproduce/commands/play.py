@@ -49,6 +49,7 @@ def run(
     if bool(task) == bool(env_id):
         raise click.UsageError("give either --task or --env; `amago-bench list` shows the tasks")
     from benchmarks.agents import parse_settings
+    from benchmarks.heap import keep_freed_memory
     from benchmarks.plan import plan
     from benchmarks.run import run as make
 
@@ -56,6 +57,7 @@ def run(
         if not quiet:
             click.echo(line)
 
+    keep_freed_memory()
     name = task or f"foreign/gymnasium/{env_id}"
     planned = plan(name, agent, tier, seed, parse_settings(settings), root=root, threads=threads)
     folder = make(planned, replace=replace, tensorboard=tensorboard, wandb=wandb, say=say)

@@ -10,7 +10,8 @@ import torch
 from amago_core.nets import attention
 from amago_core.sequences import Packing
 
-RAGGED = [[5], [1, 1], [3, 7, 1, 4], [600, 2]]  # the last one is past the length of the plain product
+RAGGED = [[5], [1, 1], [3, 7, 1, 4], [200, 2]]  # the last one has four blocks, one of them short
+BODIES = [attention.reference, attention.sdpa, attention.blocked]
 
 
 def qkv(packing: Packing, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
@@ -29,29 +30,33 @@ def test_reference_by_hand() -> None:
 
 
 @pytest.mark.parametrize("lengths", RAGGED)
-@pytest.mark.parametrize("window", [1, 3, 10_000])
-def test_sdpa_agrees_with_the_reference_in_values_and_gradients(lengths: list[int], window: int) -> None:
+@pytest.mark.parametrize("window", [1, 3, 70, 10_000])
+@pytest.mark.parametrize("body", BODIES[1:])
+def test_every_body_agrees_with_the_reference_in_values_and_gradients(
+    body: attention.Attention, lengths: list[int], window: int
+) -> None:
     packing = Packing(lengths)
     inputs = qkv(packing)
-    outputs = {}
-    for body in (attention.reference, attention.sdpa):
-        out = body(*inputs, packing, window)
-        outputs[body] = [out, *torch.autograd.grad(out.square().sum(), inputs)]
-    for expected, got in zip(*outputs.values(), strict=True):
+    outputs = []
+    for each in (attention.reference, body):
+        out = each(*inputs, packing, window)
+        outputs.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
+    for expected, got in zip(*outputs, strict=True):
         torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", RAGGED)
 @pytest.mark.parametrize("window", [3, 10_000])
-def test_half_precision_agrees_to_half_precision(lengths: list[int], window: int) -> None:
+@pytest.mark.parametrize("body", BODIES[1:])
+def test_half_precision_agrees_to_half_precision(body: attention.Attention, lengths: list[int], window: int) -> None:
     packing = Packing(lengths)
     expected = attention.reference(*qkv(packing), packing, window)
-    got = attention.sdpa(*qkv(packing, torch.bfloat16), packing, window)
+    got = body(*qkv(packing, torch.bfloat16), packing, window)
     assert got.dtype == torch.bfloat16
     torch.testing.assert_close(got.float(), expected, atol=0.05, rtol=0.05)
 
 
-@pytest.mark.parametrize("body", [attention.reference, attention.sdpa])
+@pytest.mark.parametrize("body", BODIES)
 def test_u55_short_sequences_beside_long_ones_stay_finite(body: attention.Attention) -> None:
     """No row of the padded grid is fully masked (U55): outputs and gradients are finite."""
     packing = Packing([1, 9, 1])
@@ -62,7 +67,7 @@ def test_u55_short_sequences_beside_long_ones_stay_finite(body: attention.Attent
     torch.testing.assert_close(out[0], inputs[2][0])  # a lone token attends to itself
 
 
-@pytest.mark.parametrize("body", [attention.reference, attention.sdpa])
+@pytest.mark.parametrize("body", BODIES)
 def test_u40_nothing_leaks_between_sequences(body: attention.Attention) -> None:
     """Perturbing one sequence leaves the others bitwise as they were (U40)."""
     packing = Packing([4, 3, 4])
@@ -73,6 +78,17 @@ def test_u40_nothing_leaks_between_sequences(body: attention.Attention) -> None:
     after = body(q, k, v, packing, 100)
     assert torch.equal(before[:4], after[:4]) and torch.equal(before[7:], after[7:])
     assert not torch.equal(before[4:7], after[4:7])
+
+
+def test_blocks_give_way_where_they_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a short window, lengths past the limit go to the body whose memory grows linearly."""
+    monkeypatch.setattr(attention, "BLOCKED_LENGTH", 8)
+    fused = []
+    monkeypatch.setattr(attention, "sdpa", lambda q, *_: fused.append(len(q)) or q)
+    for tokens, window in ((8, 100), (9, 8), (9, 9)):
+        packing = Packing([tokens])
+        attention.blocked(*qkv(packing), packing, window)
+    assert fused == [9]
 
 
 def test_cached_attention_sees_the_visible_keys_only() -> None:
@@ -138,6 +154,6 @@ def test_u103_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
 
 
 def test_without_a_card_auto_is_silent_and_a_wanted_flash_is_not() -> None:
-    assert attention.choose("auto", "cpu", 32) == ("sdpa", "")
+    assert attention.choose("auto", "cpu", 32) == ("blocked", "")
     body, note = attention.choose("flash", "cpu", 32)
     assert body == "sdpa" and "CUDA" in note

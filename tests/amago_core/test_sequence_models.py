@@ -23,7 +23,7 @@ MODELS = {
         "positions": positions, "attention": attention, "context": context,
     }
     for positions in ("learned", "sinusoidal", "rotary")
-    for attention in ("reference", "sdpa")
+    for attention in ("reference", "sdpa", "blocked")
     for context in (0, 3)
 } | {
     "gru": {"sequence_model": "gru"},

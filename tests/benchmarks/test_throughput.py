@@ -2,17 +2,15 @@
 
 import numpy as np
 import pytest
-import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from amago_core.learner import Learner
 from benchmarks.throughput import cases, report
 
-TINY = cases.SMALL.replace({"attention": "sdpa", "batch_sequences": 3})
+TINY = cases.SMALL.replace({"attention": "blocked", "batch_sequences": 3})
 
 
-def test_the_flops_of_an_update_are_those_that_pytorch_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr("amago_core.nets.attention.PLAIN_LENGTH", {torch.float32: 10_000})  # products it can see
+def test_the_flops_of_an_update_are_those_that_pytorch_counts(tmp_path):
     tokens = 40
     agent = cases._agent(TINY, tokens)
     replay = cases.filled_replay(agent, tmp_path, tokens, rollouts=4)
