@@ -1,0 +1,48 @@
+"""Minutes long: each POPGym task is run at the smoke tier, and started with the paper's settings."""
+
+import numpy as np
+import pytest
+import torch
+
+from amago_core.agent import Agent
+from amago_core.checkpoint import load_state, save_state
+from amago_core.collect import Collector
+from amago_core.config import Rollout
+from amago_core.learner import Learner
+from amago_core.replay import Replay
+from benchmarks import api
+from benchmarks.agents.presets import configure
+from benchmarks.catalog import get_task
+from benchmarks.harness_env import HarnessEnv
+from benchmarks.long_term_memory.popgym.tasks import PAPER_TASKS, TASKS
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("agent", ["random", "amago"])
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id.split("/")[-1])
+def test_smoke_runs_end(task, agent, tmp_path):
+    run = api.run(task.id, agent, tier="smoke", seed=0, root=tmp_path)
+    final = run.rows("curves").iloc[-1]
+    assert final["final"] and -1.3 < final["return_mean"] <= 1
+
+
+@pytest.mark.parametrize("task_id", PAPER_TASKS, ids=lambda task_id: task_id.split("/")[-1])
+def test_the_paper_tier_starts_makes_an_update_and_saves(task_id, tmp_path):
+    task = get_task(task_id)
+    envs = HarnessEnv(task.make(24), task, np.random.SeedSequence(0), "train")
+    config = configure("amago", task, "paper", {"device": "cpu"})
+    rollout = Rollout(task.horizon, time_scale=task.time_scale)
+    agent = Agent(config, envs.single_observation_space, envs.single_action_space, rollout, np.random.SeedSequence(1))
+    replay = Replay(tmp_path, agent.observations, agent.actions, 50 * (task.horizon + 1), 10_000)
+    Collector(envs, agent, replay, np.random.SeedSequence(2)).collect(task.horizon)
+    before = {name: weight.clone() for name, weight in agent.named_parameters()}
+    learner = Learner(agent)
+    for _ in range(2):  # the warm-up gives the first one the learning rate 0
+        learner.update(replay.sample(np.random.default_rng(0), 24, config.batch_tokens, config.context))
+    weights = dict(agent.named_parameters())
+    assert all(torch.isfinite(weight).all() for weight in weights.values())
+    assert any(not torch.equal(weight, before[name]) for name, weight in weights.items())
+    save_state(tmp_path / "agent.pt", agent.state_dict())
+    saved = load_state(tmp_path / "agent.pt")
+    assert all(torch.equal(saved[name], weight) for name, weight in agent.state_dict().items())
