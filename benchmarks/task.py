@@ -46,7 +46,8 @@ class Task:
     """One benchmark task. Everything here is part of what its scores mean, and none of it depends on the agent.
 
     `random_return` and `high` are the two ends that normalise a return; `high_source` says where the upper one comes
-    from. `oracle` is a scripted policy that reaches `high`, where there is one.
+    from. `oracle` is an optimal policy and `scripted` a good one that is not known to be optimal, where there is one;
+    its mean return is `high`.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Task:
     packages: tuple[str, ...] = ("gymnasium",)  # distributions whose versions matter to the scores
     extra: str | None = None  # of this project, that brings the environment: pip install 'amago-bench[<extra>]'
     oracle: Policy | None = None
+    scripted: Policy | None = None
 
     def __post_init__(self) -> None:
         if self.horizon < 1:

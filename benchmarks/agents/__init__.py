@@ -17,7 +17,11 @@ from benchmarks.task import Task
 from results.errors import UserError
 
 GROUP = "amago_bench.agents"
-SIMPLE = {"random": "benchmarks.agents.random:Random", "oracle": "benchmarks.agents.oracle:Oracle"}
+SIMPLE = {
+    "random": "benchmarks.agents.random:Random",
+    "oracle": "benchmarks.agents.oracle:Oracle",
+    "scripted": "benchmarks.agents.oracle:Scripted",
+}
 
 
 def agents() -> list[str]:

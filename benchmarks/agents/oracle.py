@@ -1,4 +1,4 @@
-"""The scripted policy that a task brings: where `high` of its normalised score comes from."""
+"""The policies that a task brings: where `high` of its normalised score comes from."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from benchmarks.agents.protocol import AgentSpec, Progress, VectorStep
+from benchmarks.task import Policy
 from results.errors import UserError
 
 
-class Oracle:
-    """Plays `task.oracle`. Raises UserError for a task without one."""
+class TaskPolicy:
+    """Plays a policy of the task, and learns nothing. Raises UserError for a task without it."""
 
-    def __init__(self, spec: AgentSpec) -> None:
-        if spec.task.oracle is None:
-            raise UserError(f"task {spec.task.id} has no oracle; choose another agent")
-        self._policy = spec.task.oracle
+    def __init__(self, spec: AgentSpec, name: str, policy: Policy | None) -> None:
+        if policy is None:
+            raise UserError(f"task {spec.task.id} has no {name}; choose another agent")
+        self._policy = policy
 
     def learn(self, envs: VectorEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
         """Takes no step: there is nothing to learn. One safe point, then the end."""
@@ -33,3 +34,17 @@ class Oracle:
 
     def load(self, folder: Path) -> None:
         """Nothing to load."""
+
+
+class Oracle(TaskPolicy):
+    """Plays `task.oracle`, which is optimal."""
+
+    def __init__(self, spec: AgentSpec) -> None:
+        super().__init__(spec, "oracle", spec.task.oracle)
+
+
+class Scripted(TaskPolicy):
+    """Plays `task.scripted`, which is good and not known to be optimal."""
+
+    def __init__(self, spec: AgentSpec) -> None:
+        super().__init__(spec, "scripted policy", spec.task.scripted)
