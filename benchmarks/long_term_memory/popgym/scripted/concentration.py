@@ -11,7 +11,9 @@ def find_pairs(cards: list[int]) -> Player:
     """Turn an unseen card; then its match where one has been seen, and another unseen card where none has.
 
     Matching cards that have both been seen are left for the end, when nothing is unseen: they are sure in any case,
-    and until then each is a match for an unseen card of its value.
+    and until then each is a match for an unseen card of its value. Optimal with the four cards of a rank (a slow test
+    proves it); with the 26 or more of a colour a perfect player, who at times turns an unseen card although a match is
+    known, fails once in ten rollouts less.
     """
     unseen = list(range(len(cards)))  # the deck is shuffled, so any order will do
     seen: defaultdict[int, list[int]] = defaultdict(list)  # value -> its cards that lie face down
