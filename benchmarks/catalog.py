@@ -126,5 +126,8 @@ def _packages(entry_point: object) -> tuple[str, ...]:
     """The distributions that an environment comes from, beside gymnasium itself."""
     module = entry_point if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
     root = module.split(":")[0].split(".")[0]
-    others = packages_distributions().get(root, []) if root != "gymnasium" else []
+    others = _distributions().get(root, []) if root != "gymnasium" else []
     return tuple(sorted({"gymnasium", *others}))
+
+
+_distributions = cache(packages_distributions)  # it reads the file lists of all of them

@@ -37,6 +37,17 @@ def disk(tmp_path, monkeypatch):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.fixture
+def finished(command, folder, tmp_path_factory):
+    """The results folder with the run of RUN, which is made once."""
+    made = tmp_path_factory.getbasetemp() / "finished"
+    if not made.exists():
+        assert command(*RUN) == (0, "", "")
+        shutil.copytree(folder / "results", made)
+    shutil.copytree(made, folder / "results", dirs_exist_ok=True)
+    return folder / "results"
+
+
 def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -92,20 +103,18 @@ def test_a_read_only_disk(command, disk):
 # --- folders ---
 
 
-def test_u78_a_moved_run_is_evaluated_from_its_folder_alone(command, folder):
-    command(*RUN)
-    said = command("evaluate", str(folder / "results" / FOLDER))
+def test_u78_a_moved_run_is_evaluated_from_its_folder_alone(command, folder, finished):
+    said = command("evaluate", str(finished / FOLDER))
     assert (said[0], "mean return 4.0000" in said[1]) == (0, True)
-    shutil.move(folder / "results" / FOLDER, folder / "elsewhere")
+    shutil.move(finished / FOLDER, folder / "elsewhere")
     assert command("evaluate", str(folder / "elsewhere")) == said
-    shutil.copytree(folder / "elsewhere", folder / "results" / FOLDER.replace("seed-0", "seed-1"))
+    shutil.copytree(folder / "elsewhere", finished / FOLDER.replace("seed-0", "seed-1"))
     is_one_line(command("status"), "belongs in", "seed-0; move the folder away")
 
 
-def test_moved_results_are_found_where_they_are(command, folder):
-    command(*RUN)
+def test_moved_results_are_found_where_they_are(command, folder, finished):
     said = command("table")
-    shutil.move(folder / "results", folder / "elsewhere")
+    shutil.move(finished, folder / "elsewhere")
     assert command("table", "--results", str(folder / "elsewhere")) == said
 
 
@@ -140,15 +149,14 @@ def test_stale_temporary_files(command, folder):
 # --- damage ---
 
 
-def test_u94_a_table_of_another_schema(command, folder):
-    command(*RUN)
-    path = folder / "results" / FOLDER / "runs.csv"
+def test_u94_a_table_of_another_schema(command, finished):
+    path = finished / FOLDER / "runs.csv"
     path.write_text(path.read_text().replace("\n1,", "\n2,"))
     (path.parent / "SHA256SUMS").unlink()
-    before = contents(folder / "results")
+    before = contents(finished)
     for arguments in (["status"], ["table"], ["verdicts"], ["merge", "--tier", "smoke"], RUN):
         is_one_line(command(*arguments), "runs.csv, line 2", "schema")
-    assert contents(folder / "results") == before
+    assert contents(finished) == before
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "not sealed"])
@@ -165,20 +173,18 @@ def test_u94_a_table_of_another_schema(command, folder):
         ("../" * 7 + "protocols.json", "\x00", ["merge", "--tier", "smoke"]),
     ],
 )
-def test_a_damaged_json_file_is_named_and_left_alone(command, folder, name, text, arguments, sealed):
-    command(*RUN)
+def test_a_damaged_json_file_is_named_and_left_alone(command, finished, name, text, arguments, sealed):
     if not sealed:
-        (folder / "results" / FOLDER / "SHA256SUMS").unlink()
-    path = (folder / "results" / FOLDER / name).resolve()
+        (finished / FOLDER / "SHA256SUMS").unlink()
+    path = (finished / FOLDER / name).resolve()
     path.write_text(text)
-    before = contents(folder / "results")
-    is_one_line(command(*(a.replace(FOLDER, str(folder / "results" / FOLDER)) for a in arguments)), path.name)
-    assert contents(folder / "results") == before
+    before = contents(finished)
+    is_one_line(command(*(a.replace(FOLDER, str(finished / FOLDER)) for a in arguments)), path.name)
+    assert contents(finished) == before
 
 
-def test_a_progress_file_that_is_damaged_harms_nothing(command, folder):
-    command(*RUN)
-    (folder / "results" / FOLDER / "progress.json").write_text('{"st')
+def test_a_progress_file_that_is_damaged_harms_nothing(command, finished):
+    (finished / FOLDER / "progress.json").write_text('{"st')
     assert command("status")[0] == command(*RUN)[0] == 0
     command("sweep", "--task", "foreign/gymnasium/broken_envs:Fine-v0", "--agent", "watching:Watcher", "--seeds", "0")
 
@@ -193,8 +199,8 @@ def test_damaged_claims_are_one_line(command, folder, monkeypatch, text):
 
 
 def test_a_damaged_checkpoint_of_a_finished_run(command, folder):
-    command("run", "--task", TASK, "--agent", "amago", "--quiet")
-    run = folder / "results/runs/smoke" / TASK / "amago/seed-0"
+    command("run", "--task", TASK, "--agent", "amago", "--set", "updates_per_iteration=0", "--quiet")
+    run = folder / "results/runs/smoke" / TASK / "amago@updates_per_iteration=0/seed-0"
     (path,) = (run / "checkpoint").glob("*.pt")
     content = path.read_bytes()
     middle = len(content) // 2

@@ -15,6 +15,7 @@ from results.store import load
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOT_PROMISED = {"wall_s", "collect_s", "learn_s", "evaluate_s", "peak_rss_mb", "started", "commit", "dirty"}
+CARTPOLE = ["--env", "CartPole-v1", "--seed", "3", "--agent"]
 WAYS = {
     "0 workers": ([], {"AMAGO_BENCH_WORKERS": "0"}),
     "2 workers": ([], {"AMAGO_BENCH_WORKERS": "2"}),
@@ -43,24 +44,28 @@ def rows(root):
     return found
 
 
-@pytest.mark.parametrize("agent", ["random", pytest.param("amago", marks=pytest.mark.slow)])
-def test_u67_a_run_gives_the_same_rows(tmp_path, agent):
-    arguments = ["run", "--env", "CartPole-v1", "--agent", agent, "--seed", "3"]
-    call(tmp_path / "first", arguments, {})
+def test_u67_a_run_gives_the_same_rows(command, tmp_path):
+    """In this process, and in another one where all is different that may be."""
+    assert command("run", *CARTPOLE, "random", "--results", str(tmp_path / "first"))[0] == 0
     first = rows(tmp_path / "first")
     assert len({row["episode_return"] for row in first["episodes"]}) > 10  # a difference would be seen
+    variables = {"AMAGO_BENCH_WORKERS": "2", "PYTHONHASHSEED": "7"}
+    call(tmp_path / "other", ["run", *CARTPOLE, "random", "--no-tensorboard"], variables)
+    assert rows(tmp_path / "other") == first
+
+
+@pytest.mark.slow
+def test_u67_a_run_that_learns_gives_the_same_rows_in_each_way(tmp_path):
+    call(tmp_path / "first", ["run", *CARTPOLE, "amago"], {})
     for way, (options, variables) in WAYS.items():
-        call(tmp_path / way, [*arguments, *options], variables)
-        assert rows(tmp_path / way) == first, way
+        call(tmp_path / way, ["run", *CARTPOLE, "amago", *options], variables)
+        assert rows(tmp_path / way) == rows(tmp_path / "first"), way
 
 
 @pytest.mark.parametrize("agent", ["random", pytest.param("amago", marks=pytest.mark.slow)])
-def test_u67_a_sweep_gives_the_same_rows_one_after_another_and_at_once(tmp_path, agent):
-    for workers in ("1", "2"):
-        sweep = ["sweep", "--task", "long_term_memory/tmaze/passive-10", "--agent", agent, "--seeds", "0-2"]
-        call(tmp_path / workers, [*sweep, "--workers", workers], {})
-    assert rows(tmp_path / "1") == rows(tmp_path / "2")
-    task = ["run", "--task", "long_term_memory/tmaze/passive-10", "--agent", agent]
+def test_u67_a_sweep_gives_the_same_rows_as_its_runs_one_after_another(command, tmp_path, agent):
+    task = ["--task", "long_term_memory/tmaze/passive-10", "--agent", agent, "--results"]
+    assert command("sweep", *task, str(tmp_path / "at once"), "--seeds", "0-2", "--workers", "3")[0] == 0
     for seed in ("2", "0", "1"):
-        call(tmp_path / "by hand", [*task, "--seed", seed], {})
-    assert rows(tmp_path / "by hand") == rows(tmp_path / "1")
+        assert command("run", *task, str(tmp_path / "by hand"), "--seed", seed)[0] == 0
+    assert rows(tmp_path / "by hand") == rows(tmp_path / "at once")
