@@ -223,11 +223,11 @@ def kill_again_and_again(root: Path, kind: str, agent: str, env_steps: int, kill
     log = plan(make_task(kind, env_steps), agent, root=root).folder / "log.txt"
     draw = random.Random(seed)
     for life in range(kills + 1):
-        at_any_time, inside, delay = life % 3 == 0, life % 3 == 1, draw.uniform(0, 0.6)
+        at_any_time, inside, delay = life % 3 == 0, life % 3 == 1, draw.uniform(0, 0.25)
         before = _checkpoints_in(log)
         child = os.fork()
         if child == 0:
-            checkpoint.CHECKPOINT_S = 0.15 if life < kills else 60.0
+            checkpoint.CHECKPOINT_S = 0.06 if life < kills else 60.0
             if inside and life < kills:
                 _die_in_write(random.Random(life).randrange(1, 9))
             if life < kills:
@@ -248,7 +248,7 @@ def kill_again_and_again(root: Path, kind: str, agent: str, env_steps: int, kill
 
 def _slow_down() -> None:
     progress = record.Recorder.progress
-    record.Recorder.progress = lambda *arguments: (time.sleep(0.03), progress(*arguments))[1]
+    record.Recorder.progress = lambda *arguments: (time.sleep(0.015), progress(*arguments))[1]
 
 
 def _checkpoints_in(log: Path) -> int:
@@ -566,8 +566,8 @@ def test_a_checkpoint_is_made_when_the_agent_asks(tmp_path, monkeypatch):
         return original(self, *arguments)
 
     monkeypatch.setattr(run_module._Training, "_learn", with_a_first_one)
-    make_run(tmp_path, env_steps=1500)
-    assert 2 <= len(saved) <= 50
+    make_run(tmp_path, env_steps=750)
+    assert 2 <= len(saved) <= 25
 
 
 if __name__ == "__main__":
