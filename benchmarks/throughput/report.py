@@ -22,6 +22,8 @@ COLUMNS = ("benchmark", "threads", "dtype", "median", "rate", "in products", "of
 def run(pattern: str = "") -> list[dict[str, Any]]:
     """One record a benchmark: name, threads, dtype, median (seconds), products, steps_per_s, gflops, product_gflops.
 
+    That of the harness has `share` in place of the last four.
+
     `pattern` is pytest's -k. Raises UserError where pytest-benchmark is not installed or a benchmark fails.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -40,13 +42,20 @@ def rows(records: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     """The table's rows: what a reader compares, as text."""
     table = []
     for r in records:
-        rate = f"{r['steps_per_s']:,.0f} steps/s" if r["steps_per_s"] else ""
-        rate = f"{r['gflops']:.0f} of {r['product_gflops']:.0f} GFLOP/s" if r["gflops"] else rate
         official, faster = OFFICIAL.get((r["name"], r["threads"], r["dtype"])), ""
         if official is not None:
             figure, unit = official
             faster = f"{figure / (r['median'] * 1e3) if unit == 'ms' else r['steps_per_s'] / figure:.1f}"
         shown = f"{official[0]:,.0f} {official[1]}" if official else ""
         median = f"{r['median'] * 1e3:.1f} ms"
-        table.append((r["name"], str(r["threads"]), r["dtype"], median, rate, f"{r['products']:.1f}", shown, faster))
+        products = f"{r['products']:.1f}" if "products" in r else ""
+        table.append((r["name"], str(r["threads"]), r["dtype"], median, _rate(r), products, shown, faster))
     return table
+
+
+def _rate(record: dict[str, Any]) -> str:
+    if "share" in record:
+        return f"{record['share']:.1%} of it"
+    if record["gflops"]:
+        return f"{record['gflops']:.0f} of {record['product_gflops']:.0f} GFLOP/s"
+    return f"{record['steps_per_s']:,.0f} steps/s" if record["steps_per_s"] else ""

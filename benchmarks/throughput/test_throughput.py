@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from benchmarks.cores import fast_dtype
 from benchmarks.heap import keep_freed_memory
-from benchmarks.throughput import cases
+from benchmarks.throughput import cases, share
 
 #: Name -> (what is timed, given the dtype; dtypes that it is timed in).
 LEARNING = {
@@ -68,3 +69,9 @@ def test_acting(benchmark: Callable[..., object], name: str, threads: int) -> No
 @pytest.mark.parametrize("name", STARTING)
 def test_start_up(benchmark: Callable[..., object], name: str) -> None:
     timed(benchmark, cases.start_up(STARTING[name]), f"start-up-{name}", 1, "float32", rounds=5)
+
+
+def test_harness_share(benchmark: Callable[..., object]) -> None:
+    seconds = benchmark.pedantic(share.timed_run, rounds=1)
+    part = seconds["harness"] / seconds.total()
+    benchmark.extra_info |= {"name": "harness share of a run", "threads": 1, "dtype": fast_dtype(), "share": part}

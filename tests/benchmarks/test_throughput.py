@@ -6,6 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from amago_core.learner import Learner
 from benchmarks.throughput import cases, report
+from benchmarks.throughput.share import Turns, timed_run
 
 TINY = cases.SMALL.replace({"attention": "blocked", "batch_sequences": 3})
 
@@ -39,3 +40,39 @@ def test_the_report_says_how_much_faster():
     first, second = report.rows([record, acting])
     assert first == ("update-small", "2", "float32", "60.0 ms", "80 of 190 GFLOP/s", "3.0", "180 ms", "3.0")
     assert second[4:] == ("10,200 steps/s", "3.0", "5,100 steps/s", "2.0")
+    harness = {"name": "harness share of a run", "threads": 1, "dtype": "float32", "median": 7.0, "share": 0.021}
+    assert report.rows([harness])[0][3:] == ("7000.0 ms", "2.1% of it", "", "", "")
+
+
+def test_every_second_of_a_run_has_one_owner():
+    """The harness 1 s, the agent 2 s, in it the harness 4 s, in that the environment 8 s; and back, 1 s each."""
+    now = [0.0]
+
+    def spend(seconds, then=lambda: None):
+        now[0] += seconds
+        then()
+        now[0] += 1.0
+
+    turns = Turns(lambda: now[0])
+    environment = turns.of("environment", lambda: spend(8.0))
+    agent = turns.of("agent", lambda: spend(2.0, turns.of("harness", lambda: spend(4.0, environment))))
+    spend(1.0, agent)
+    turns.give("harness")
+    assert turns.seconds == {"harness": 2.0 + 5.0, "agent": 3.0, "environment": 9.0}
+
+
+def test_a_turn_ends_with_an_error_too():
+    now = [0.0]
+    turns = Turns(lambda: now[0])
+    with pytest.raises(ZeroDivisionError):
+        turns.of("agent", lambda: 1 / 0)()
+    now[0] = 3.0
+    turns.give("harness")
+    assert turns.seconds["harness"] == 3.0
+
+
+@pytest.mark.slow
+def test_the_harness_takes_less_than_3_percent_of_a_run():
+    seconds = timed_run()
+    assert min(seconds.values()) > 0
+    assert seconds["harness"] / seconds.total() < 0.03, seconds
