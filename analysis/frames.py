@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
@@ -20,8 +20,9 @@ DECIDES = ("budget", "hyperparameters", "settings")  # the parts of a configurat
 
 def load(table: str, root: Path | None = None, tier: str | None = None) -> pd.DataFrame:
     """A table of `results` with its columns in order, empty if nothing has run. `tier` means nothing to `published`."""
-    rows = store.load(table, root=root, tier=tier)
-    return pd.DataFrame([dataclasses.asdict(row) for row in rows], columns=schema.columns(table))
+    columns = schema.columns(table)
+    rows = map(attrgetter(*columns), store.load(table, root=root, tier=tier))
+    return pd.DataFrame(list(rows), columns=columns)
 
 
 def scores(

@@ -12,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
-import numpy as np
 
 from reproduce import options
 
@@ -65,6 +64,8 @@ def audit_seeds() -> None:
 def _streams() -> list[tuple[str, int]]:
     """All streams of a run, as (name, first value): those that it is heard to use, and the analysis' own."""
     from inspect import signature
+
+    import numpy as np
 
     from amago_core.seeding import listening
     from analysis.stats import bootstrap, permutation_test
