@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchmarks.cores import fast_dtype
 from benchmarks.long_term_memory.tmaze import PAPER_EPOCHS
 from benchmarks.task import Task
 
@@ -17,7 +18,8 @@ def settings_of(task: Task, tier: str) -> dict[str, Any]:
     A suite without settings of its own gets the small defaults of the tier, and the paper's at tier `paper`.
     """
     suite = task.id.rsplit("/", 1)[0]
-    base: Settings = {} if tier == "paper" else SMALL
+    # In returns both types are equal (docs/reproduction.md), so the type is a matter of speed.
+    base: Settings = {} if tier == "paper" else {**SMALL, "dtype": fast_dtype()}
     hidden_time = {"positions": "rotary"} if task.time_limit == "artificial" else {}
     return {**base, **hidden_time, **(SUITES[suite](task, tier) if suite in SUITES else {})}
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from benchmarks.cores import available_cores
+from benchmarks.cores import available_cores, fast_dtype
 
 
 @pytest.fixture
@@ -28,3 +28,16 @@ def test_quota_of_the_group_above_counts_too_and_is_rounded_up(machine, quota, c
 def test_slurm_counts(machine):
     assert available_cores(machine, {"SLURM_CPUS_PER_TASK": "4"}) == 4
     assert available_cores(machine, {"SLURM_CPUS_PER_TASK": "64"}) == 8
+
+
+@pytest.mark.parametrize(
+    ("flags", "dtype"),
+    [("fma avx512f avx512_bf16", "bfloat16"), ("avx2 amx_bf16 amx_tile", "bfloat16"), ("fma avx2 avx512f", "float32")],
+)
+def test_learning_is_in_bfloat16_where_the_processor_multiplies_in_it(machine, flags, dtype):
+    (machine / "proc/cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags}\n")
+    assert fast_dtype(machine) == dtype
+
+
+def test_elsewhere_learning_is_in_float32(machine):
+    assert fast_dtype(machine) == "float32"
