@@ -61,6 +61,19 @@ def scores(
     return frame.iloc[[row[-1] for row in sorted(rows)]].reset_index(drop=True)
 
 
+def one_cell(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of `scores`, for each task, tier and agent, the runs of the protocol and configuration with the most ended seeds.
+
+    Cells of different protocols or configurations are different results, so one is shown; the second frame names the
+    others (task, tier, agent, protocol, config, n). Cells without an ended run are in neither.
+    """
+    cell = ["task", "tier", "agent", "protocol", "config"]
+    sizes = runs[runs["state"] != "unfinished"].groupby(cell, sort=False).size().reset_index(name="n")
+    sizes = sizes.sort_values("n", ascending=False, kind="stable")
+    second = sizes.duplicated(cell[:3])
+    return runs.merge(sizes.loc[~second, cell]), sizes[second]
+
+
 def _digest(config: str) -> str:
     """Eight hex digits of what decides a result in the column `config`; threads and device do not."""
     try:

@@ -11,8 +11,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-GREEN, ORANGE, BLUE, SKY, PURPLE, VERMILION, BLACK, GREY = (
-    "#009E73", "#E69F00", "#0072B2", "#56B4E9", "#CC79A7", "#D55E00", "#000000", "#767676",
+GREEN, ORANGE, BLUE, SKY, PURPLE, VERMILION, YELLOW, BLACK, GREY = (
+    "#009E73", "#E69F00", "#0072B2", "#56B4E9", "#CC79A7", "#D55E00", "#F0E442", "#000000", "#767676",
 )  # fmt: skip
 
 
@@ -23,16 +23,23 @@ class AgentStyle:
     marker: str
 
 
-# The paper's colours where it has them: green AMAGO with stars, yellow GRU and RNN, blue Transformer.
+# The paper's colours where it has them: green AMAGO with stars, yellow GRU and RNN, blue Transformer; in its POPGym
+# figure a grey naive agent and PPO baselines in blue, purple, yellow and red.
 AGENTS = {
     "amago": AgentStyle("AMAGO (Transformer)", GREEN, "*"),
     "amago-gru": AgentStyle("AMAGO-GRU", ORANGE, "s"),
     "amago-memoryless": AgentStyle("AMAGO without memory", PURPLE, "v"),
-    "amago-naive": AgentStyle("Naive off-policy Transformer", VERMILION, "X"),
+    "amago-naive": AgentStyle("Naive off-policy Transformer", GREY, "X"),
+    "sb3-recurrent-ppo": AgentStyle("Recurrent PPO (SB3)", BLUE, "D"),
+    "sb3-ppo": AgentStyle("PPO without memory (SB3)", SKY, "h"),
     "random": AgentStyle("Random", GREY, "x"),
     "oracle": AgentStyle("Oracle", BLACK, "d"),
     "ni2023-transformer": AgentStyle("Transformer (Ni et al., 2023)", BLUE, "o"),
     "ni2022-rnn": AgentStyle("RNN (Ni et al., 2022)", ORANGE, "D"),
+    "popgym-best-on-policy": AgentStyle("Best on-policy baseline per task", BLUE, "o"),
+    "popgym-gru": AgentStyle("On-policy GRU", PURPLE, "o"),
+    "popgym-linear-transformer": AgentStyle("On-policy linear Transformer", YELLOW, "o"),
+    "popgym-worst-on-policy": AgentStyle("Worst on-policy baseline per task", VERMILION, "o"),
 }
 
 

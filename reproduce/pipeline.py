@@ -21,21 +21,23 @@ def jobs(names: Iterable[str], tier: str, seeds: int | None = None) -> list[Job]
     wanted = [
         (seed, task, agent)
         for name in names
-        for task in FIGURES[name].tasks(tier)
-        for seed in range(FIGURES[name].runs[tier][task] if seeds is None else seeds)
-        for agent in FIGURES[name].agents
+        for task, agent, planned in FIGURES[name].cells(tier)
+        for seed in range(planned if seeds is None else seeds)
     ]
     return [Job(task, agent, tier, seed) for seed, task, agent in dict.fromkeys(sorted(wanted, key=lambda w: w[0]))]
 
 
 def refresh(name: str, tier: str, root: Path) -> tuple[list[Path], bool]:
-    """The files of a figure and of its table under `root`, and whether they had to be written anew.
+    """The files of a figure, all its parts, and of its table under `root`, and whether they had to be written anew.
 
     They are where a table or the code that draws is newer, or a file is missing. Raises UserError if a file is still
     missing afterwards: whoever calls must not take a silent failure for a figure.
     """
     folder = root / "figures"
-    table, *drawings = files = [folder / f"{name}-{tier}.{kind}" for kind in ("csv", "png", "pdf")]
+    stems = [name, *(f"{name}-{part}" for part in FIGURES[name].parts)]
+    table = folder / f"{name}-{tier}.csv"
+    drawings = [folder / f"{stem}-{tier}.{kind}" for stem in stems for kind in ("png", "pdf")]
+    files = [table, *drawings]
     if all(path.exists() for path in files):
         written = min(path.stat().st_mtime for path in files)
         if all(path.stat().st_mtime <= written for path in _sources(tier, root)):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
@@ -12,18 +12,32 @@ from results.errors import UserError
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure of the paper. `runs` says for each tier which tasks it shows and how many seeds an agent has there."""
+    """A figure of the paper. `runs` says for each tier which tasks it shows and how many seeds an agent has there.
+
+    `only` says for each tier which agents play not all of these tasks, and which they do play. `parts` are further
+    drawings that the module writes beside the first: `<name>-<part>-<tier>.png` and `.pdf`.
+    """
 
     title: str
     module: str  # has draw(tier, root) -> list[Path]
     agents: tuple[str, ...]
     runs: Mapping[str, Mapping[str, int]]
+    only: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
 
     def tasks(self, tier: str) -> tuple[str, ...]:
         """The tasks of a tier. Raises UserError for a tier that the figure does not have."""
         if tier not in self.runs:
             raise UserError(f"figure '{self.title}' has no tier '{tier}' (known: {', '.join(self.runs)})")
         return tuple(self.runs[tier])
+
+    def cells(self, tier: str) -> Iterator[tuple[str, str, int]]:
+        """Every (task, agent, seeds) that the figure asks for at a tier. Raises UserError as `tasks` does."""
+        fewer = self.only.get(tier, {})
+        for task in self.tasks(tier):
+            for agent in self.agents:
+                if task in fewer.get(agent, (task,)):
+                    yield task, agent, self.runs[tier][task]
 
     def draw(self, tier: str, root: Path | None = None) -> list[Path]:
         """Draws from the tables under `root` (default: `results.store.results_root()`); returns the files written."""
@@ -36,6 +50,23 @@ def _tmaze(**seeds_by_corridor: int) -> dict[str, int]:
     return {f"long_term_memory/tmaze/passive-{name[1:]}": seeds for name, seeds in seeds_by_corridor.items()}
 
 
+def _popgym(*names: str) -> tuple[str, ...]:
+    return tuple(f"long_term_memory/popgym/{name}" for name in names)
+
+
+# The 39 tasks of the paper are three levels of these (paper section C.10).
+_POPGYM_FAMILIES = (
+    "Autoencode", "Battleship", "Concentration", "CountRecall", "HigherLower", "MineSweeper", "MultiarmedBandit",
+    "NoisyPositionOnlyCartPole", "NoisyPositionOnlyPendulum", "PositionOnlyCartPole", "PositionOnlyPendulum",
+    "RepeatFirst", "RepeatPrevious",
+)  # fmt: skip
+_POPGYM_39 = _popgym(*(family + level for family in _POPGYM_FAMILIES for level in ("Easy", "Medium", "Hard")))
+_POPGYM_LAPTOP = _popgym(
+    "AutoencodeEasy", "ConcentrationEasy", "CountRecallEasy", "MineSweeperEasy", "PositionOnlyPendulumEasy",
+    "RepeatPreviousEasy",
+)  # fmt: skip
+_POPGYM_SMOKE = _popgym("PositionOnlyPendulumEasy", "RepeatPreviousEasy")
+
 FIGURES: dict[str, FigureSpec] = {
     "passive-tmaze": FigureSpec(
         title="Passive T-Maze",
@@ -46,5 +77,20 @@ FIGURES: dict[str, FigureSpec] = {
             "laptop": _tmaze(n10=5, n30=5, n100=5, n300=3),
             "paper": _tmaze(n10=5, n30=5, n100=5, n300=5, n1000=5, n3000=5, n10000=5),
         },
+    ),
+    "popgym": FigureSpec(
+        title="POPGym summary",
+        module="analysis.figures.popgym",
+        agents=("amago", "amago-naive", "amago-gru", "amago-memoryless", "sb3-recurrent-ppo", "sb3-ppo"),
+        runs={
+            "smoke": dict.fromkeys(_POPGYM_SMOKE, 1),
+            "laptop": dict.fromkeys(_POPGYM_LAPTOP, 5),
+            "paper": dict.fromkeys(_POPGYM_39, 3),
+        },
+        only={
+            "smoke": {"sb3-recurrent-ppo": (), "sb3-ppo": ()},
+            "laptop": {"sb3-recurrent-ppo": _popgym("AutoencodeEasy", "RepeatPreviousEasy"), "sb3-ppo": ()},
+        },
+        parts=("curves", "recall"),
     ),
 }

@@ -48,13 +48,10 @@ def draw(tier: str, root: Path | None = None) -> list[Path]:
 
 def load(tier: str, root: Path) -> Data:
     """The rows of the figure's tasks and agents at one tier, and the published points."""
-    means = summary(root, tier, f"{PREFIX}*", SPEC.agents)
-    means = means[means["task"].isin(SPEC.tasks(tier)) & (means["n"] > 0)]
-    # Cells of different protocols or configurations are different results: one is shown, the caption names the others.
-    means = means.sort_values("n", ascending=False, kind="stable")
-    second = means[means.duplicated(["task", "agent"])]
-    means = means.drop_duplicates(["task", "agent"])
-    seeds = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents).merge(means[["task", "agent", "protocol", "config"]])
+    runs = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents)
+    seeds, second = frames.one_cell(runs[runs["task"].isin(SPEC.tasks(tier))])
+    cells = seeds[["task", "agent", "protocol", "config"]].drop_duplicates()
+    means = summary(root, tier, f"{PREFIX}*", SPEC.agents).merge(cells)
     published = frames.load("published").query("figure == 'passive_tmaze'")
     means, seeds, published = (
         frame.assign(corridor=_corridors(frame)).sort_values("corridor") for frame in (means, seeds, published)

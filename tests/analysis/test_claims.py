@@ -90,7 +90,7 @@ def test_a_good_file_gives_numbers_as_numbers(tmp_path):
         (TASKS, "[a/b/c, a/b/c]", "a task or an agent is named twice"),
         (TASKS, "[]", "'tasks' must be a list of names"),
         (TASKS, "[a/b/c]", ":3: claim A: figure passive-tmaze has no task a/b/c at the tier paper"),
-        (FIGURE, "    figure: tmaze\n", ":3: claim A: unknown figure 'tmaze' (known: passive-tmaze)"),
+        (FIGURE, "    figure: tmaze\n", ":3: claim A: unknown figure 'tmaze' (known: passive-tmaze, popgym)"),
         ("minimum_seeds: 5", "minimum_seeds: 6", ":3: claim A: minimum_seeds is 6, but figure passive-tmaze plans 5"),
         ("schema: 1", "schema: true", ": must start with 'schema: 1'"),
         ("schema: 1", "schema: " + "[" * 5000, ": not readable as YAML (nested too deeply)"),

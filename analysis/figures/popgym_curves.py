@@ -1,0 +1,78 @@
+"""Learning curves, one small panel a task: return of the evaluations against environment steps."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.figures.popgym import SPEC, Data, common_caption, short, write_caption
+from analysis.style import BLACK, agent_style
+from results.scales import scales
+
+STEM = "popgym-curves"
+
+
+def plot(data: Data) -> Figure:
+    """The figure; call it inside `style.paper_style()`."""
+    tasks = SPEC.tasks(data.tier)
+    columns = min(len(tasks), 6 if len(tasks) > 9 else 3)
+    rows = math.ceil(len(tasks) / columns)
+    figure = Figure(figsize=(0.4 + 3.1 * columns, 0.8 + 2.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, task in zip(panels, tasks, strict=False):
+        _panel(axes, task, data.curves[data.curves["task"] == task])
+    for axes in panels[len(tasks) :]:
+        axes.set_axis_off()
+    figure.supxlabel("Environment steps", fontsize=10)
+    figure.supylabel("Mean return of an evaluation", fontsize=10)
+    handles = [
+        *(Line2D([], [], color=agent_style(a).color, label=agent_style(a).label) for a in data.agents),
+        Line2D([], [], color=BLACK, linestyle=(0, (4, 2)), linewidth=1, label="High (oracle or scripted)"),
+        Line2D([], [], color=BLACK, linestyle=":", linewidth=1, label="Random"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(4, 2 * columns), frameon=False)
+    write_caption(figure, caption(data))
+    return figure
+
+
+def _panel(axes: Axes, task: str, curves: pd.DataFrame) -> None:
+    axes.set_title(short(task), fontsize=9.5)
+    axes.axhline(scales()[task].high, color=BLACK, linestyle=(0, (4, 2)), linewidth=1, zorder=1)
+    axes.axhline(scales()[task].random, color=BLACK, linestyle=":", linewidth=1, zorder=1)
+    axes.tick_params(labelsize=8)
+    axes.xaxis.set_major_formatter(lambda x, _: _steps(x))
+    axes.locator_params(axis="x", nbins=4)
+    if curves.empty:
+        axes.text(0.5, 0.5, "no runs", color="#999999", ha="center", va="center", transform=axes.transAxes)
+    for agent in SPEC.agents:
+        seeds = curves[curves["agent"] == agent]
+        color = agent_style(agent).color
+        for _, seed in seeds.groupby("seed"):
+            axes.plot(seed["env_steps"], seed["return_mean"], color=color, linewidth=0.6, alpha=0.4, zorder=2)
+        mean = mean_curve(seeds)
+        axes.plot(mean["env_steps"], mean["return_mean"], color=color, zorder=3)
+
+
+def mean_curve(seeds: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds of each evaluation that all seeds have; the mean of fewer would jump where a seed ends."""
+    evaluations = seeds.groupby("evaluation")
+    mean = evaluations[["env_steps", "return_mean"]].mean()
+    return mean[evaluations.size() == seeds["seed"].nunique()]
+
+
+def _steps(x: float) -> str:
+    return f"{x / 1e6:g}M" if abs(x) >= 1e6 else f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"
+
+
+def caption(data: Data) -> list[str]:
+    """What stands under the curves, as sentences."""
+    return [
+        "Thin lines: single seeds; thick lines: their mean at the evaluations that all of them have; the last point is "
+        "the final evaluation.",
+        "No interval is drawn: the final returns have theirs in the table.",
+        *common_caption(data, data.agents),
+    ]

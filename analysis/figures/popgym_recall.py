@@ -1,0 +1,76 @@
+"""Transformer against GRU inside AMAGO, on the tasks that ask for recall."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import stats
+from analysis.figures.popgym import SPEC, Data, common_caption, short, write_caption
+from analysis.style import BLACK, agent_style
+
+STEM = "popgym-recall"
+AGENTS = ("amago", "amago-gru")
+RECALL = ("Autoencode", "Concentration", "CountRecall", "RepeatFirst", "RepeatPrevious")  # families, of all levels
+
+
+def plot(data: Data) -> Figure:
+    """The figure; call it inside `style.paper_style()`."""
+    tasks = [task for task in SPEC.tasks(data.tier) if short(task).startswith(RECALL)]
+    figure = Figure(figsize=(8, 1.5 + 0.5 * len(tasks)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, task in enumerate(tasks):
+        runs = data.finished[data.finished["task"] == task]
+        axes.axhline(place, color="#e4e4e4", linewidth=0.8, zorder=0)
+        for agent, side in zip(AGENTS, (-0.13, 0.13), strict=True):
+            _draw(axes, place + side, runs.loc[runs["agent"] == agent, "normalised"], agent)
+        axes.text(1.02, place, difference(runs), va="center", fontsize=8, transform=axes.get_yaxis_transform())
+    axes.set_yticks(range(len(tasks)), [short(task) for task in tasks])
+    axes.set_ylim(len(tasks) - 0.4, -0.6)
+    for end, line in ((0, ":"), (1, (0, (4, 2)))):
+        axes.axvline(end, color=BLACK, linestyle=line, linewidth=1, zorder=1)
+    axes.grid(False)
+    axes.set(title="Transformer and GRU on recall", xlabel="Normalised final return (random 0, high 1)")
+    handles = [axes.plot([], [], **_look(agent), label=agent_style(agent).label)[0] for agent in AGENTS]
+    figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False)
+    write_caption(figure, caption(data))
+    return figure
+
+
+def _look(agent: str) -> dict[str, object]:
+    style = agent_style(agent)
+    return {
+        "color": style.color, "marker": style.marker, "markersize": 11 if style.marker == "*" else 6,
+        "linestyle": "none", "zorder": 4,
+    }  # fmt: skip
+
+
+def _draw(axes: Axes, height: float, seeds: pd.Series, agent: str) -> None:
+    if seeds.empty:
+        return
+    color = agent_style(agent).color
+    estimate = stats.mean_interval(seeds, failed="error")
+    if estimate.low is not None and estimate.high is not None:
+        axes.hlines(height, estimate.low, estimate.high, color=color, linewidth=1.3, zorder=3)
+    axes.plot(estimate.value, height, **_look(agent))  # type: ignore[arg-type]
+    axes.scatter(seeds, np.full(len(seeds), height), s=12, color=color, edgecolor="white", linewidth=0.5, zorder=5)
+
+
+def difference(runs: pd.DataFrame) -> str:
+    """The mean difference of the two agents on one task in words, or which of them has no run."""
+    first, second = (runs.loc[runs["agent"] == agent, "normalised"] for agent in AGENTS)
+    if lacking := [a for a, seeds in zip(AGENTS, (first, second), strict=True) if seeds.empty]:
+        return f"no runs of {' and '.join(lacking)}"
+    return f"{first.mean() - second.mean():+.2f}  (n = {len(first)}, {len(second)})"
+
+
+def caption(data: Data) -> list[str]:
+    """What stands under the comparison, as sentences."""
+    return [
+        "Large marks: mean over seeds; small dots: single seeds; lines: 95 % Student t interval over seeds (none with "
+        "one seed or where all are equal). Right: difference of the means, and seeds of the two.",
+        "Everything else in the two agents is the same.",
+        *common_caption(data, AGENTS),
+    ]

@@ -1,0 +1,54 @@
+"""Returns on scales that tasks share, so that they can be averaged.
+
+- `normalised`: 0 for the random agent, 1 for the task's `high` (results/scales.py); may pass both.
+- `standardised`: the paper's figure; 0 and 1 are the lowest and the highest mean of the methods shown on a task.
+- `relative`: for claims; 0 for the random agent, 1 for the best run of any agent of the figure. It stands for
+  `standardised`, whose low end is the worst method shown: a fixed low end does not stretch a task on which all agents
+  are alike to 0 and 1, and a best run that is the same whatever run is whose leaves permutation tests exact.
+- `collapsed`: 1 for a run whose `relative` score is below `COLLAPSED`, else 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from results.scales import scales
+
+COLLAPSED = 0.4
+CLAIM_METRICS = ("normalised", "relative", "collapsed")
+
+
+def with_normalised(runs: pd.DataFrame) -> pd.DataFrame:
+    """`frames.scores` with the column `normalised`; NaN for a failed run and for a task without a scale."""
+    random, high = _ends(runs["task"])
+    return runs.assign(normalised=(runs["return"] - random) / (high - random))
+
+
+def with_claim_metrics(runs: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
+    """`frames.scores` with the columns of `CLAIM_METRICS`; `agents` are those among whose runs the best is looked for.
+
+    Where no run is better than random, `relative` is 0 for all.
+    """
+    runs = with_normalised(runs)
+    cell = ["task", "tier", "protocol"]
+    best = runs["normalised"].where(runs["agent"].isin(agents)).groupby([runs[key] for key in cell]).transform("max")
+    relative = (runs["normalised"] / best).where(best > 0, runs["normalised"] * 0)
+    return runs.assign(relative=relative, collapsed=(relative < COLLAPSED).astype(float).where(relative.notna()))
+
+
+def standardised(means: pd.DataFrame) -> pd.DataFrame:
+    """The paper's rule for a frame of tasks x methods; NaN for a method that a task lacks.
+
+    A task that cannot be told apart, with one method or all equal, is NaN as a whole.
+    """
+    low, high = means.min(axis=1), means.max(axis=1)
+    return means.sub(low, axis=0).div((high - low).replace(0, np.nan), axis=0)
+
+
+def _ends(tasks: pd.Series) -> tuple[pd.Series, pd.Series]:
+    known = scales()
+    random, high = ({task: scale[end] for task, scale in known.items()} for end in (0, 1))
+    return tasks.map(random).astype(float), tasks.map(high).astype(float)

@@ -1,0 +1,28 @@
+"""The two ends of each task's normalised score, as a committed table: who reads results need not build environments.
+
+`reproduce/scales.py` writes `scales.json` from the tasks, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from results.protocols import read_json
+
+PATH = Path(__file__).resolve().parent / "scales.json"
+
+
+class Scale(NamedTuple):
+    """Returns that give 0 and 1; `source` says where `high` comes from."""
+
+    random: float
+    high: float
+    source: str
+
+
+@cache
+def scales() -> dict[str, Scale]:
+    """The scale of every task of this repository, by task id. Raises UserError if the file is damaged."""
+    return {task: Scale(**entry) for task, entry in read_json(PATH).items()}

@@ -1,0 +1,15 @@
+"""The committed scales are those that the tasks state, and the figures know the paper's tasks."""
+
+from analysis.figures import FIGURES
+from benchmarks.long_term_memory.popgym.tasks import LAPTOP_ENV_STEPS, PAPER_TASKS
+from reproduce.scales import stated
+from results.scales import scales
+
+
+def test_scales_are_the_tasks_own():
+    assert scales() == stated(), "write them anew: python -m reproduce.scales"
+
+
+def test_the_popgym_figure_has_the_papers_tasks():
+    assert FIGURES["popgym"].tasks("paper") == PAPER_TASKS
+    assert {task.rsplit("/", 1)[-1] for task in FIGURES["popgym"].tasks("laptop")} == set(LAPTOP_ENV_STEPS)
