@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 #: Discount lists of the paper-time code (A.7). The acting discount `gamma` is appended as the last entry.
 DISCRETE_DISCOUNTS = (
@@ -58,8 +58,48 @@ class Rollout:
 
 
 @dataclass(frozen=True)
-class Config:
+class Hyperparameters:
+    """A flat record of settings that knows what values are legal and reads them from text.
+
+    Raises:
+        ValueError: a number that is not finite or out of its range.
+    """
+
+    RANGES: ClassVar[Mapping[str, tuple[float, float]]] = {}  # smallest and largest value, element by element
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, int | float)]
+            low, high = self.RANGES.get(name, (-math.inf, math.inf))
+            for number in numbers:
+                if not math.isfinite(number):
+                    raise ValueError(f"{name} must be a finite number, not {number}")
+                if not low <= number <= high:
+                    wanted = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+                    raise ValueError(f"{name} must be {wanted}, not {number}")
+
+    def replace(self, settings: Mapping[str, Any]) -> Self:
+        """A copy with some fields replaced; strings (from a command line) are parsed by the field's type.
+
+        Raises:
+            ValueError: unknown field (with the nearest names) or a value of the wrong type.
+        """
+        hints = typing.get_type_hints(type(self))
+        fields = [field.name for field in dataclasses.fields(self)]
+        values = {}
+        for name, value in settings.items():
+            if name not in fields:
+                near = difflib.get_close_matches(name, fields, n=3)
+                raise ValueError(f"unknown setting '{name}'" + (f", did you mean {' or '.join(near)}?" if near else ""))
+            values[name] = _parse(name, value, hints[name]) if isinstance(value, str) else value
+        return dataclasses.replace(self, **values)
+
+
+@dataclass(frozen=True)
+class Config(Hyperparameters):
     """Hyper-parameters of one agent."""
+
+    RANGES = RANGES
 
     # Timestep encoder (A.3)
     encoder_hidden: tuple[int, ...] = (512, 512)
@@ -125,15 +165,7 @@ class Config:
     edges: tuple[int, int] = (1, 3)  # first and last steps of a rollout that keep the schedule
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, int | float)]
-            low, high = RANGES.get(name, (-math.inf, math.inf))
-            for number in numbers:
-                if not math.isfinite(number):
-                    raise ValueError(f"{name} must be a finite number, not {number}")
-                if not low <= number <= high:
-                    wanted = f"at least {low}" if high == math.inf else f"between {low} and {high}"
-                    raise ValueError(f"{name} must be {wanted}, not {number}")
+        super().__post_init__()
         if not self.head_hidden:
             raise ValueError("head_hidden needs at least one hidden layer")
         if self.width % self.heads:
@@ -148,21 +180,6 @@ class Config:
         if listed is None:
             listed = DISCRETE_DISCOUNTS if discrete else CONTINUOUS_DISCOUNTS
         return (*listed, self.gamma)
-
-    def replace(self, settings: Mapping[str, Any]) -> Config:
-        """A copy with some fields replaced; strings (from a command line) are parsed by the field's type.
-
-        Raises:
-            ValueError: unknown field (with the nearest names) or a value of the wrong type.
-        """
-        hints = typing.get_type_hints(Config)
-        values = {}
-        for name, value in settings.items():
-            if name not in hints:
-                near = difflib.get_close_matches(name, hints, n=3)
-                raise ValueError(f"unknown setting '{name}'" + (f", did you mean {' or '.join(near)}?" if near else ""))
-            values[name] = _parse(name, value, hints[name]) if isinstance(value, str) else value
-        return dataclasses.replace(self, **values)
 
 
 def _parse(name: str, text: str, hint: Any) -> Any:
