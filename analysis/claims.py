@@ -10,12 +10,14 @@ from typing import Any, get_args, get_type_hints
 import yaml
 
 from analysis.figures import FIGURES
+from analysis.scores import CLAIM_METRICS
 from results.errors import UserError
 from results.schema import TIERS
 
 SCHEMA = 1
-KINDS = ("solved_share", "below", "comparison")
-METRICS = ("return", "success")
+SHARE_KINDS = ("solved_share", "below")
+KINDS = (*SHARE_KINDS, "comparison", "mean")
+METRICS = ("return", "success", *CLAIM_METRICS)
 COMPARISON_SEEDS = 5  # fewer an arm have too little power to be called a verdict, whatever their p
 
 
@@ -39,10 +41,10 @@ class Rule:
     agents: tuple[str, ...]
     tasks: tuple[str, ...]
     metric: str
-    threshold: float  # solved_share, below: of a seed's score; comparison: the difference to reach
+    threshold: float  # solved_share, below: of a seed's score; comparison: the difference to reach; mean: the mean
     confidence: float  # of each bound, or 1 - the level of the permutation test
     minimum_seeds: int
-    share: float = 0.5  # of seeds that solved_share and below must show; comparison does not use it
+    share: float = 0.5  # of seeds that solved_share and below must show; the others do not use it
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,9 @@ def _check(claims: list[Claim], where: str) -> None:
         f"a comparison needs minimum_seeds of {COMPARISON_SEEDS} or more": rule.kind == "comparison"
         and rule.minimum_seeds < COMPARISON_SEEDS,
         f"{rule.minimum_seeds} seeds cannot show a share above {rule.share} at confidence {rule.confidence}": (
-            rule.kind != "comparison" and (rule.minimum_seeds < 1 or rule.share**rule.minimum_seeds > limit)
+            rule.kind in SHARE_KINDS and (rule.minimum_seeds < 1 or rule.share**rule.minimum_seeds > limit)
         ),
+        "a mean needs minimum_seeds of 2 or more, for an interval": rule.kind == "mean" and rule.minimum_seeds < 2,
     }
     for message, fault in faults.items():
         if fault:
@@ -176,10 +179,15 @@ def _check_plan(claim: Claim, where: str) -> None:
     rule = claim.rule
     if claim.figure not in FIGURES:
         raise ClaimError(f"{where}: unknown figure '{claim.figure}' (known: {', '.join(FIGURES)})")
-    planned = FIGURES[claim.figure].runs.get(claim.tier, {})
-    if strange := [task for task in rule.tasks if task not in planned]:
-        raise ClaimError(f"{where}: figure {claim.figure} has no task {strange[0]} at the tier {claim.tier}")
-    seeds = [planned[task] for task in rule.tasks]
+    figure = FIGURES[claim.figure]
+    cells = figure.cells(claim.tier) if claim.tier in figure.runs else ()
+    planned = {(task, agent): seeds for task, agent, seeds in cells}
+    for agent in rule.agents:
+        if strange := [task for task in rule.tasks if (task, agent) not in planned]:
+            raise ClaimError(
+                f"{where}: figure {claim.figure} has no run of {agent} on {strange[0]} at the tier {claim.tier}"
+            )
+    seeds = [planned[task, rule.agents[0]] for task in rule.tasks]  # the same for each agent that plays a task
     most = sum(seeds) if rule.kind == "comparison" else min(seeds)
     if rule.minimum_seeds > most:
         raise ClaimError(

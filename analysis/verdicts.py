@@ -11,7 +11,9 @@ from typing import Literal, NamedTuple
 import pandas as pd
 
 from analysis import frames, stats
-from analysis.claims import Claim, Rule
+from analysis.claims import SHARE_KINDS, Claim, Rule
+from analysis.figures import FIGURES
+from analysis.scores import with_claim_metrics
 from analysis.table import solved_at
 from results.errors import UserError
 
@@ -22,8 +24,8 @@ Outcome = Literal["supported", "contradicted", "inconclusive", "not run", "needs
 class Part:
     """The evidence of one agent on one task.
 
-    `share` is of the seeds that comply with the rule; where two agents are compared, of those that solve the task
-    (`table.SOLVED_AT`), or None.
+    `share` is of the seeds that comply with the rule; where the rule is not about single seeds, of those that solve
+    the task (`table.SOLVED_AT`), or None.
     """
 
     task: str
@@ -57,6 +59,21 @@ class _Tests(NamedTuple):
     below: stats.Comparison
 
 
+class _Runs(NamedTuple):
+    """The runs of `frames.scores` by tier, task and agent, with the metrics of the claims of a figure."""
+
+    cells: dict[tuple[str, str, str], pd.DataFrame]
+    none: pd.DataFrame  # no rows
+
+    @classmethod
+    def of(cls, scores: pd.DataFrame, figure: str) -> _Runs:
+        scores = with_claim_metrics(scores, FIGURES[figure].agents)
+        return cls(dict(iter(scores.groupby(["tier", "task", "agent"]))), scores.iloc[:0])
+
+    def cell(self, claim: Claim, task: str, agent: str) -> pd.DataFrame:
+        return self.cells.get((claim.tier, task, agent), self.none)
+
+
 def load_verdicts(claims: Sequence[Claim], root: Path | None = None) -> list[Verdict]:
     """Verdicts on the tables under `root` (default: `results.store.results_root()`)."""
     return judge(claims, frames.scores(root))
@@ -68,8 +85,9 @@ def judge(claims: Sequence[Claim], scores: pd.DataFrame) -> list[Verdict]:
     A claim sees the runs of its own tier only. Pass the claims of whole figures: p values are corrected over all
     comparisons of a figure and tier, whether they have been run or not.
     """
-    parts = [_parts(claim, scores) for claim in claims]
-    tests = [_tests(claim, part, scores) for claim, part in zip(claims, parts, strict=True)]
+    figures = {name: _Runs.of(scores, name) for name in {claim.figure for claim in claims}}
+    parts = [_parts(claim, figures[claim.figure]) for claim in claims]
+    tests = [_tests(claim, part, figures[claim.figure]) for claim, part in zip(claims, parts, strict=True)]
     corrected = _correct(claims, tests)
     verdicts = []
     for i, claim in enumerate(claims):
@@ -77,33 +95,32 @@ def judge(claims: Sequence[Claim], scores: pd.DataFrame) -> list[Verdict]:
             verdicts.append(Verdict(claim, *obstacle, parts[i]))
         elif (pair := tests[i]) is not None:
             verdicts.append(_judge_comparison(claim, parts[i], pair, *corrected[i]))
+        elif claim.rule.kind == "mean":
+            verdicts.append(_judge_mean(claim, parts[i], figures[claim.figure]))
         else:
             verdicts.append(_judge_shares(claim, parts[i]))
     return verdicts
 
 
-def _parts(claim: Claim, scores: pd.DataFrame) -> tuple[Part, ...]:
-    return tuple(_part(claim, task, agent, scores) for task in claim.rule.tasks for agent in claim.rule.agents)
+def _parts(claim: Claim, runs: _Runs) -> tuple[Part, ...]:
+    return tuple(_part(claim, task, agent, runs) for task in claim.rule.tasks for agent in claim.rule.agents)
 
 
-def _cell(claim: Claim, task: str, agent: str, scores: pd.DataFrame) -> pd.DataFrame:
-    return scores[(scores["tier"] == claim.tier) & (scores["task"] == task) & (scores["agent"] == agent)]
-
-
-def _values(claim: Claim, task: str, agent: str, scores: pd.DataFrame) -> pd.Series:
+def _values(claim: Claim, task: str, agent: str, runs: _Runs) -> pd.Series:
     """The score of each seed that ended, NaN for a failed one."""
-    ended = _cell(claim, task, agent, scores).query("state != 'unfinished'")
+    cell = runs.cell(claim, task, agent)
+    ended = cell[cell["state"] != "unfinished"]
     values = ended[claim.rule.metric]
     if values[ended["state"] == "finished"].isna().any():
         raise UserError(f"claim {claim.id}: {task} has no {claim.rule.metric}; judge it by another metric")
     return values
 
 
-def _part(claim: Claim, task: str, agent: str, scores: pd.DataFrame) -> Part:
-    rule, cell = claim.rule, _cell(claim, task, agent, scores)
-    values = _values(claim, task, agent, scores)
+def _part(claim: Claim, task: str, agent: str, runs: _Runs) -> Part:
+    rule, cell = claim.rule, runs.cell(claim, task, agent)
+    values = _values(claim, task, agent, runs)
     share = None
-    threshold = solved_at(task) if rule.kind == "comparison" else rule.threshold
+    threshold = rule.threshold if rule.kind in SHARE_KINDS else solved_at(task)
     if threshold is not None:
         complies = values <= threshold if rule.kind == "below" else values >= threshold
         # NaN complies with neither, so a failed seed counts against the claim. Each bound has the rule's confidence.
@@ -167,11 +184,28 @@ def _share_outcome(rule: Rule, part: Part) -> tuple[Outcome, str]:
     return ("contradicted" if high < rule.share else "inconclusive"), reason
 
 
-def _tests(claim: Claim, parts: Sequence[Part], scores: pd.DataFrame) -> _Tests | None:
+def _judge_mean(claim: Claim, parts: tuple[Part, ...], runs: _Runs) -> Verdict:
+    rule, agent = claim.rule, claim.rule.agents[0]
+    if few := [part for part in parts if part.n < rule.minimum_seeds]:
+        reason = f"{_short(few[0].task)} has {few[0].n} of the {rule.minimum_seeds} seeds that the rule needs"
+        return Verdict(claim, "inconclusive", reason, parts)
+    if failed := sum(part.mean.failed for part in parts):  # no return that could stand for theirs is known to be fair
+        return Verdict(claim, "inconclusive", f"{failed} failed runs leave the mean open; make them again", parts)
+    scores = stats.Scores.of({task: _values(claim, task, agent, runs) for task in rule.tasks}, failed="error")
+    estimate = stats.stratified_mean(scores, confidence=2 * rule.confidence - 1)
+    if estimate.low is None or estimate.high is None:
+        return Verdict(claim, "inconclusive", f"mean {estimate.value:.3f} without an interval: equal seeds", parts)
+    said = f"mean {estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}], n = {estimate.n}"
+    if estimate.low >= rule.threshold:
+        return Verdict(claim, "supported", said, parts)
+    return Verdict(claim, "contradicted" if estimate.high < rule.threshold else "inconclusive", said, parts)
+
+
+def _tests(claim: Claim, parts: Sequence[Part], runs: _Runs) -> _Tests | None:
     if claim.rule.kind != "comparison" or _obstacle(claim, parts):
         return None
     first, second = (
-        {task: _values(claim, task, agent, scores) for task in claim.rule.tasks} for agent in claim.rule.agents
+        {task: _values(claim, task, agent, runs) for task in claim.rule.tasks} for agent in claim.rule.agents
     )
     return _Tests(stats.permutation_test(first, second), stats.permutation_test(second, first))
 
@@ -239,8 +273,13 @@ def _lines(verdict: Verdict) -> list[str]:
 def _rule(rule: Rule) -> str:
     if rule.kind == "comparison":
         return (
-            f"{rule.agents[0]} above {rule.agents[1]} by {rule.threshold:g} or more, exact permutation test at "
-            f"{1 - rule.confidence:.2g} (Holm over the figure), {rule.minimum_seeds} seeds each"
+            f"{rule.metric} of {rule.agents[0]} above {rule.agents[1]} by {rule.threshold:g} or more, permutation test "
+            f"at {1 - rule.confidence:.2g} (Holm over the figure), {rule.minimum_seeds} seeds each"
+        )
+    if rule.kind == "mean":
+        return (
+            f"mean {rule.metric} over {len(rule.tasks)} tasks >= {rule.threshold:g}, stratified t bound at "
+            f"{rule.confidence:.0%} on each side, {rule.minimum_seeds} seeds a task"
         )
     sign = ">=" if rule.kind == "solved_share" else "<="
     return (

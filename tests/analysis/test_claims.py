@@ -6,6 +6,7 @@ import pytest
 
 from analysis import frames
 from analysis.claims import ClaimError, load_claims
+from analysis.figures import FIGURES
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT / "reproduce" / "claims.yaml"
@@ -44,8 +45,16 @@ def fault(tmp_path, text):
 
 def test_the_real_file(tmp_path):
     claims = load_claims(REAL)
-    assert [claim.id for claim in claims] == ["T1", "T2", "T3", "T1-laptop", "T2-laptop", "T3-laptop"]
-    assert [claim.restates for claim in claims] == [None] * 3 + ["T1", "T2", "T3"]
+    assert {claim.id: claim.restates for claim in claims if claim.restates} == {
+        f"{name}-laptop": name for name in ("T1", "T2", "T3", "P1", "P2", "P3", "P4", "P5")
+    }
+    assert [claim.id for claim in claims if not claim.restates] == [
+        "T1",
+        "T2",
+        "T3",
+        *("P1", "P2", "P3", "P4", "P4b", "P5"),
+    ]
+    assert all(claim.rule.tasks == FIGURES["popgym"].tasks("paper") for claim in claims if claim.id in ("P1", "P4b"))
 
 
 def test_published_values_of_the_real_file_are_those_of_the_table():
@@ -54,6 +63,25 @@ def test_published_values_of_the_real_file_are_those_of_the_table():
     assert values["T1"] == values["T1-laptop"] == published.query("agent == 'amago'")["value"].min()
     rnn = published.query("agent == 'ni2022-rnn' and x >= 256")["value"]
     assert values["T2"] == values["T2-laptop"] == rnn.max()
+
+
+def test_published_values_of_popgym_are_those_of_the_table():
+    published = (
+        frames.load("published")
+        .query("figure == 'popgym_summary'")
+        .set_index(["metric", "agent", "x_kind"])
+        .sort_index()
+    )
+    values = {claim.id: claim.published.value for claim in load_claims(REAL)}
+    standard = published.loc["return_standardised", "value"]
+    below = standard["amago", "below_q1_point"]
+    amago = (below.sum() + 39 - len(below)) / 39  # the others are 1 or hardly less
+    for claim, agent in [("P1", "amago-naive"), ("P2", "popgym-best-on-policy"), ("P5", "popgym-gru")]:
+        assert values[claim] == values[f"{claim}-laptop"]
+        assert values[claim] == pytest.approx(amago - standard[agent, "mean"].item(), abs=2e-3)
+    assert values["P3"] == published.loc["return", "amago", "mean"]["value"].item()
+    assert values["P4"] == pytest.approx(below.min(), abs=1e-3)
+    assert values["P4b"] == pytest.approx((standard["amago-naive", "below_q1_point"] < 0.4).sum() / 39, abs=1e-3)
 
 
 def test_a_good_file_gives_numbers_as_numbers(tmp_path):
@@ -73,8 +101,12 @@ def test_a_good_file_gives_numbers_as_numbers(tmp_path):
         (FIGURE, "", ":3: claim A: 'figure' is missing"),
         (FIGURE, "    figur: f\n", ":3: claim A: unknown key 'figur'"),
         ("      metric: return\n", "      metrik: return\n", ":3: claim A: 'rule': unknown key 'metrik'"),
-        ("metric: return", "metric: score", "unknown metric 'score' (known: return, success)"),
-        ("solved_share", "solved", "unknown kind 'solved' (known: solved_share, below, comparison)"),
+        (
+            "metric: return",
+            "metric: score",
+            "unknown metric 'score' (known: return, success, normalised, relative, collapsed)",
+        ),
+        ("solved_share", "solved", "unknown kind 'solved' (known: solved_share, below, comparison, mean)"),
         ("tier: paper", "tier: desktop", "unknown tier 'desktop'"),
         ("tier: paper", "tier: laptop", "must say what it 'restates'"),
         ("tier: paper", "tier: laptop\n    restates: B", "restates 'B', which is no earlier claim"),
@@ -89,8 +121,9 @@ def test_a_good_file_gives_numbers_as_numbers(tmp_path):
         (TASKS, "a/b/c", "'tasks' must be a list of names, not 'a/b/c'"),
         (TASKS, "[a/b/c, a/b/c]", "a task or an agent is named twice"),
         (TASKS, "[]", "'tasks' must be a list of names"),
-        (TASKS, "[a/b/c]", ":3: claim A: figure passive-tmaze has no task a/b/c at the tier paper"),
+        (TASKS, "[a/b/c]", ":3: claim A: figure passive-tmaze has no run of amago on a/b/c at the tier paper"),
         (FIGURE, "    figure: tmaze\n", ":3: claim A: unknown figure 'tmaze' (known: passive-tmaze, popgym)"),
+        ("[amago]", "[random]", "figure passive-tmaze has no run of random on long_term_memory/tmaze/passive-10"),
         ("minimum_seeds: 5", "minimum_seeds: 6", ":3: claim A: minimum_seeds is 6, but figure passive-tmaze plans 5"),
         ("schema: 1", "schema: true", ": must start with 'schema: 1'"),
         ("schema: 1", "schema: " + "[" * 5000, ": not readable as YAML (nested too deeply)"),
@@ -105,6 +138,11 @@ def test_a_good_file_gives_numbers_as_numbers(tmp_path):
 def test_faults(tmp_path, old, new, expected):
     assert old in GOOD
     assert expected in fault(tmp_path, GOOD.replace(old, new))
+
+
+def test_a_mean_needs_two_seeds(tmp_path):
+    text = GOOD.replace("solved_share", "mean").replace("minimum_seeds: 5", "minimum_seeds: 1")
+    assert "a mean needs minimum_seeds of 2 or more" in fault(tmp_path, text)
 
 
 def test_an_id_is_unique(tmp_path):

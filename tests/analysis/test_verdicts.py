@@ -20,11 +20,8 @@ def verdict(root, claim):
 
 
 def test_without_runs_paper_claims_need_the_paper_tier(tmp_path):
-    outcomes = {each.claim.id: each.outcome for each in load_verdicts(CLAIMS, tmp_path)}
-    assert outcomes == {
-        "T1": "needs paper tier", "T2": "needs paper tier", "T3": "needs paper tier",
-        "T1-laptop": "not run", "T2-laptop": "not run", "T3-laptop": "not run",
-    }  # fmt: skip
+    for each in load_verdicts(CLAIMS, tmp_path):
+        assert each.outcome == ("needs paper tier" if each.claim.tier == "paper" else "not run")
 
 
 def test_u125_laptop_runs_never_judge_a_paper_claim(write_tmaze):
