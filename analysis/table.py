@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -11,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import frames, stats
+from analysis import frames, stats, text
 from results.errors import UserError
 
 FORMATS = ("text", "csv", "markdown")
@@ -92,13 +91,7 @@ def render(frame: pd.DataFrame, format: str = "text", metric: str = "return") ->
         return "no runs match\n"
     body = [_row(row) for row in frame.to_dict("records")]
     header = _header(f"final {metric}{' [95%]' if frame['low'].notna().any() else ''}")
-    if format == "markdown":
-        lines = [f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *body)]
-    else:
-        widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
-        padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in (header, *body))
-        lines = ["  ".join(line).rstrip() for line in padded]
-    return "\n".join([*lines, "", *_footnote(frame)]) + "\n"
+    return "\n".join([*text.lay_out(header, body, format), "", *_footnote(frame)]) + "\n"
 
 
 def _header(final: str) -> list[str]:
@@ -112,9 +105,9 @@ def _row(row: dict[str, Any]) -> list[str]:
     n = f"{row['n']}" + (f" (+{row['unfinished']} unfinished)" if row["unfinished"] else "")
     return [
         row["task"], row["tier"], row["protocol"], row["agent"], row["config"], n, str(row["failed"]),
-        _interval(row["mean"], row["low"], row["high"]), row["interval"], _number(row["median"]),
-        _interval(row["solved"], row["solved_low"], row["solved_high"]), _number(row["best"]),
-        "-" if _empty(row["env_steps"]) else f"{row['env_steps']:,.0f}", _duration(row["wall_s"]),
+        text.interval(row["mean"], row["low"], row["high"]), row["interval"], text.number(row["median"]),
+        text.interval(row["solved"], row["solved_low"], row["solved_high"]), text.number(row["best"]),
+        "-" if text.empty(row["env_steps"]) else f"{row['env_steps']:,.0f}", text.duration(row["wall_s"]),
     ]  # fmt: skip
 
 
@@ -132,22 +125,3 @@ def _footnote(frame: pd.DataFrame) -> list[str]:
         "max in training: mean over seeds of the best evaluation, the paper's number; not to be read as the final one.",
         "env steps, wall: median of the finished seeds.",
     ]
-
-
-def _empty(value: float | None) -> bool:
-    return value is None or math.isnan(value)
-
-
-def _number(value: float | None) -> str:
-    return "-" if _empty(value) else f"{value:.3f}"
-
-
-def _interval(value: float | None, low: float | None, high: float | None) -> str:
-    return _number(value) if _empty(low) else f"{value:.3f} [{low:.2f}, {high:.2f}]"
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None or math.isnan(seconds):
-        return "-"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m{rest:02d}s"

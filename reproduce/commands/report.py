@@ -26,12 +26,15 @@ NAMES = options.Near(tuple(FIGURES))
 def table(
     pattern: str, agent_ids: tuple[str, ...], tier: str | None, metric: str, form: str, root: Path | None
 ) -> None:
-    """Print the final results with n and intervals.
+    """Print the final results with n and intervals; then the aggregates over tasks and the memory span.
+
+    CSV has the first part alone.
 
     \b
     amago-bench table --task 'long_term_memory/tmaze/*' --tier laptop
     amago-bench table --format csv
     """
+    from analysis import aggregates, memory_span
     from analysis.table import render, summary
 
     frame = summary(root, tier, pattern, agent_ids or None, metric)
@@ -41,6 +44,11 @@ def table(
     if unmatched and frame.empty:
         raise click.exceptions.Exit(1)
     click.echo(render(frame, form, metric), nl=False)
+    if form != "csv" and metric == "return":
+        selected = (root, tier, pattern, agent_ids or None)
+        over_tasks = aggregates.render(aggregates.aggregates(*selected), form)
+        spans = memory_span.render(memory_span.memory_spans(*selected), form)
+        click.echo("".join(f"\n{part}" for part in (over_tasks, spans) if part), nl=False)
 
 
 def _unmatched(root: Path | None, tier: str | None, pattern: str, agent_ids: Sequence[str]) -> Iterator[str]:

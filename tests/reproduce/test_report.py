@@ -53,3 +53,13 @@ def test_what_matches_and_what_has_not_run_at_all_is_no_error(root):
     assert CliRunner().invoke(table, ["--results", str(root), "--agent", "amago"]).exit_code == 0
     shutil.rmtree(root / "runs")
     assert CliRunner().invoke(table, ["--results", str(root), "--agent", "amago"]).output == "no runs match\n"
+
+
+def test_aggregates_and_memory_spans_follow_the_table(root):
+    shared = ["--tier", "laptop", "--task", "long_term_memory/tmaze/*"]
+    found = CliRunner().invoke(table, shared)  # the committed reference results
+    assert found.exit_code == 0
+    heads = [line.split("  ")[0] for line in found.stdout.splitlines() if line.startswith(("task ", "over", "memory"))]
+    assert heads == ["task", "over tasks", "memory span"]
+    for other in (["--format", "csv"], ["--metric", "success"]):
+        assert "over tasks" not in CliRunner().invoke(table, [*shared, *other]).stdout
