@@ -22,6 +22,11 @@ SIMPLE = {
     "oracle": "benchmarks.agents.oracle:Oracle",
     "scripted": "benchmarks.agents.oracle:Scripted",
 }
+#: Agents that share a class: the module of their `PRESETS` and `configure`, and the class, built with `preset=id`.
+FAMILIES = {
+    "benchmarks.agents.presets": "benchmarks.agents.amago:Amago",
+    "benchmarks.agents.sb3_presets": "benchmarks.agents.sb3:Sb3",
+}
 
 
 def agents() -> list[str]:
@@ -76,7 +81,7 @@ def configuration(base: str, task: Task, tier: str, settings: Mapping[str, str])
         raise UserError(f"agent {base} has no hyper-parameters; leave {', '.join(sorted(settings))} out")
     if base not in _presets():
         return {}
-    return asdict(importlib.import_module("benchmarks.agents.presets").configure(base, task, tier, settings))
+    return asdict(importlib.import_module(_presets()[base]).configure(base, task, tier, settings))
 
 
 def make_agent(base: str, spec: AgentSpec) -> Agent:
@@ -101,8 +106,9 @@ def _factory(base: str) -> Callable[[AgentSpec], Any]:
     if base in SIMPLE:
         return _import(SIMPLE[base])
     if base in _presets():
-        amago = importlib.import_module("benchmarks.agents.amago")
-        return lambda spec: amago.Amago(spec, preset=base)
+        module, _, name = FAMILIES[_presets()[base]].partition(":")
+        family = getattr(importlib.import_module(module), name)
+        return lambda spec: family(spec, preset=base)
     if ":" in base:
         return _import(base)
     point = _announced()[base]
@@ -140,8 +146,9 @@ def _defined(factory: Any) -> str:
         return ""
 
 
-def _presets() -> tuple[str, ...]:
-    return tuple(importlib.import_module("benchmarks.agents.presets").PRESETS)
+def _presets() -> dict[str, str]:
+    """Agent id -> the module that knows its hyper-parameters. None of these imports what the agent needs."""
+    return {base: module for module in FAMILIES for base in importlib.import_module(module).PRESETS}
 
 
 def _announced() -> dict[str, EntryPoint]:
