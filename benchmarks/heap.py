@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-RESERVE = 1 << 30  # bytes of address space; memory is taken only as it is touched
+RESERVE = 4 << 30  # bytes of address space; memory is taken only as it is touched
 HUGE_PAGE = 1 << 21
 M_TRIM_THRESHOLD, M_MMAP_MAX, MADV_HUGEPAGE = -1, -4, 14  # malloc.h and sys/mman.h of Linux
 
