@@ -34,6 +34,7 @@ AGENTS = {
     "sb3-ppo": AgentStyle("PPO without memory (SB3)", SKY, "h"),
     "random": AgentStyle("Random", GREY, "x"),
     "oracle": AgentStyle("Oracle", BLACK, "d"),
+    "scripted": AgentStyle("Scripted policy", BLACK, "P"),
     "ni2023-transformer": AgentStyle("Transformer (Ni et al., 2023)", BLUE, "o"),
     "ni2022-rnn": AgentStyle("RNN (Ni et al., 2022)", ORANGE, "D"),
     "popgym-best-on-policy": AgentStyle("Best on-policy baseline per task", BLUE, "o"),

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 
 from benchmarks.agents.protocol import AgentSpec, Progress, VectorStep
-from benchmarks.task import Policy
 from results.errors import UserError
 
 
 class TaskPolicy:
     """Plays a policy of the task, and learns nothing. Raises UserError for a task without it."""
 
-    def __init__(self, spec: AgentSpec, name: str, policy: Policy | None) -> None:
-        if policy is None:
-            raise UserError(f"task {spec.task.id} has no {name}; choose another agent")
+    def __init__(self, spec: AgentSpec, kind: Literal["oracle", "scripted"]) -> None:
+        other = "scripted" if kind == "oracle" else "oracle"
+        policies = {"oracle": spec.task.oracle, "scripted": spec.task.scripted}
+        if (policy := policies[kind]) is None:
+            hint = f"agent '{other}' plays it" if policies[other] else "choose another agent"
+            raise UserError(f"task {spec.task.id} has no {kind} policy; {hint}")
         self._policy = policy
 
     def learn(self, envs: VectorEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
@@ -40,11 +42,11 @@ class Oracle(TaskPolicy):
     """Plays `task.oracle`, which is optimal."""
 
     def __init__(self, spec: AgentSpec) -> None:
-        super().__init__(spec, "oracle", spec.task.oracle)
+        super().__init__(spec, "oracle")
 
 
 class Scripted(TaskPolicy):
     """Plays `task.scripted`, which is good and not known to be optimal."""
 
     def __init__(self, spec: AgentSpec) -> None:
-        super().__init__(spec, "scripted policy", spec.task.scripted)
+        super().__init__(spec, "scripted")
