@@ -62,8 +62,8 @@ _POPGYM_FAMILIES = (
 )  # fmt: skip
 _POPGYM_39 = _popgym(*(family + level for family in _POPGYM_FAMILIES for level in ("Easy", "Medium", "Hard")))
 _POPGYM_LAPTOP = _popgym(
-    "AutoencodeEasy", "ConcentrationEasy", "CountRecallEasy", "MineSweeperEasy", "PositionOnlyPendulumEasy",
-    "RepeatPreviousEasy",
+    "CountRecallEasy", "MineSweeperEasy", "MultiarmedBanditEasy", "PositionOnlyCartPoleEasy", "RepeatPreviousEasy",
+    "RepeatPreviousMedium",
 )  # fmt: skip
 _POPGYM_SMOKE = _popgym("PositionOnlyPendulumEasy", "RepeatPreviousEasy")
 
@@ -89,7 +89,10 @@ FIGURES: dict[str, FigureSpec] = {
         },
         only={
             "smoke": {"sb3-recurrent-ppo": (), "sb3-ppo": ()},
-            "laptop": {"sb3-recurrent-ppo": _popgym("AutoencodeEasy", "RepeatPreviousEasy"), "sb3-ppo": ()},
+            "laptop": {
+                "sb3-recurrent-ppo": _popgym("RepeatPreviousEasy", "RepeatPreviousMedium"),
+                "sb3-ppo": (),
+            },
         },
         parts=("curves", "recall"),
     ),

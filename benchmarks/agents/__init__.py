@@ -46,7 +46,8 @@ def parse_settings(pairs: list[str] | tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not (key and equals and value) or set(value) & set(",@/"):
-            raise UserError(f"setting {pair!r} is not of the form key=value; write for instance lr=3e-4")
+            example = "lr=3e-4, or discounts=0.9+0.99 for several numbers"
+            raise UserError(f"setting {pair!r} is not of the form key=value; write for instance {example}")
         if key in settings:
             raise UserError(f"setting {key!r} is given twice")
         settings[key] = value

@@ -100,6 +100,7 @@ def popgym(task: Task, tier: str) -> Settings:
     return {
         **common,
         "updates_per_iteration": task.budget(tier).num_envs // 4,  # one for 64 steps
+        "batch_tokens": 2_500,  # 24 rollouts of 103 steps: longer ones would cost an update several times as much
         "replay_sampling": "transition",  # else short rollouts are learnt from too often (A.13)
     }
 

@@ -12,7 +12,7 @@ from results.scales import scales
 CLAIMS = load_claims(Path(__file__).parents[2] / "reproduce" / "claims.yaml")
 RULES = {claim.id: claim.rule for claim in CLAIMS}
 PREFIX = "long_term_memory/popgym/"
-RECALL = [f"{PREFIX}{name}Easy" for name in ("Autoencode", "Concentration", "RepeatPrevious")]
+RECALL = [f"{PREFIX}{name}" for name in ("CountRecallEasy", "RepeatPreviousEasy", "RepeatPreviousMedium")]
 SIX = RULES["P1-laptop"].tasks
 
 
@@ -53,7 +53,7 @@ def test_recall_is_corrected_over_the_three_laptop_comparisons(judged):
 
 def test_a_task_without_a_run_of_one_agent_is_said(judged):
     found = judged("P5-laptop", alike(RECALL[:2], amago=[0.8, 0.9], amago_gru=[0.1]))
-    assert found.outcome == "inconclusive" and found.reason == "no finished run of amago on RepeatPreviousEasy"
+    assert found.outcome == "inconclusive" and found.reason == "no finished run of amago on RepeatPreviousMedium"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_no_task_collapses(judged):
     scores = alike(SIX, amago=[0.5] * 5, amago_gru=[0.9])
     assert judged("P4-laptop", scores).outcome == "supported"  # 0.56 of the best run everywhere
     found = judged("P4-laptop", {(SIX[0], "amago-naive"): [1.1]})
-    assert found.outcome == "inconclusive" and found.reason == "AutoencodeEasy 0 of 5"
+    assert found.outcome == "inconclusive" and found.reason == "CountRecallEasy 0 of 5"
 
 
 def test_the_naive_agent_collapses_on_five_tasks_more(judged):
