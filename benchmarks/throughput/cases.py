@@ -27,8 +27,10 @@ from benchmarks.agents.protocol import AgentSpec
 from benchmarks.catalog import get_task
 from benchmarks.evaluate import evaluate, evaluation_seeds
 from benchmarks.harness_env import HarnessEnv
+from benchmarks.long_term_memory.popgym.tasks import PAPER_TASKS
 
 CORRIDOR = 100
+TMAZE = f"long_term_memory/tmaze/passive-{CORRIDOR}"
 SMALL = Config(
     encoder_hidden=(128, 128),
     encoder_width=64,
@@ -70,8 +72,8 @@ def best_of(call: Callable[[], object], rounds: int = 15) -> float:
     return min(times)
 
 
-def _agent(config: Config, tokens: int) -> Agent:
-    env = get_task(f"long_term_memory/tmaze/passive-{CORRIDOR}").make(1)
+def _agent(config: Config, tokens: int, task_id: str = TMAZE) -> Agent:
+    env = get_task(task_id).make(1)
     rollout = Rollout(tokens - 1)
     return Agent(config, env.single_observation_space, env.single_action_space, rollout, np.random.SeedSequence(0))
 
@@ -115,24 +117,33 @@ def sampling(tokens: int) -> Work:
     return Work(call)
 
 
-def acting(slots: int, config: Config = SMALL) -> Work:
-    """Rollouts of T-Maze, all in: environment behind the harness, encoding, cache, exploration, storage."""
-    task = get_task(f"long_term_memory/tmaze/passive-{CORRIDOR}")
-    agent = _agent(config, task.horizon + 1)
+def acting(slots: int, config: Config = SMALL, task_id: str = TMAZE, steps: int = CORRIDOR + 1) -> Work:
+    """Rollouts of a task, all in: environment behind the harness, encoding, cache, exploration, storage."""
+    task = get_task(task_id)
+    agent = _agent(config, task.horizon + 1, task_id)
     folder = tempfile.TemporaryDirectory()
     replay = Replay(Path(folder.name), agent.observations, agent.actions, 100_000, 2_000)
     envs = HarnessEnv(task.make(slots), task, np.random.SeedSequence(0), "train")
     collector = Collector(envs, agent, replay, np.random.SeedSequence(1))
 
     def call(keep: object = folder) -> None:
-        collector.collect(task.horizon)
+        collector.collect(steps)
 
-    return Work(call, steps=slots * task.horizon)
+    return Work(call, steps=slots * steps)
+
+
+def popgym_rates(slots: int, steps: int = 120) -> dict[str, float]:
+    """Steps a second of acting on each of the paper's 39 POPGym tasks."""
+    rates = {}
+    for task_id in PAPER_TASKS:
+        work = acting(slots, task_id=task_id, steps=steps)
+        rates[task_id] = work.steps / best_of(work.call, rounds=1)
+    return rates
 
 
 def evaluating() -> Work:
     """100 evaluation rollouts of T-Maze by AMAGO, with all their bookkeeping."""
-    task = get_task(f"long_term_memory/tmaze/passive-{CORRIDOR}")
+    task = get_task(TMAZE)
     env = task.make(1)
     spec = AgentSpec(
         task,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ COLUMNS = ("benchmark", "threads", "dtype", "median", "rate", "in products", "of
 def run(pattern: str = "") -> list[dict[str, Any]]:
     """One record a benchmark: name, threads, dtype, median (seconds), products, steps_per_s, gflops, product_gflops.
 
-    That of the harness has `share` in place of the last four.
+    That of the harness has `share` in place of the last four, that of POPGym `rates` (steps per second by task).
 
     `pattern` is pytest's -k. Raises UserError where pytest-benchmark is not installed or a benchmark fails.
     """
@@ -54,6 +55,9 @@ def rows(records: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _rate(record: dict[str, Any]) -> str:
+    if "rates" in record:
+        rates = sorted(record["rates"].values())
+        return f"{statistics.median(rates):,.0f} steps/s, median of {len(rates)}; {rates[0]:,.0f} to {rates[-1]:,.0f}"
     if "share" in record:
         return f"{record['share']:.1%} of it"
     if record["gflops"]:

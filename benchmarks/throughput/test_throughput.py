@@ -66,6 +66,15 @@ def test_acting(benchmark: Callable[..., object], name: str, threads: int) -> No
     timed(benchmark, ACTING[name](), name, threads, "float32", rounds=5)
 
 
+@pytest.mark.parametrize("threads", [2], indirect=True)
+def test_acting_on_popgym(benchmark: Callable[..., object], threads: int) -> None:
+    pytest.importorskip("popgym")
+    rates = benchmark.pedantic(cases.popgym_rates, args=(64,), rounds=1)
+    yardstick = cases.matmul("float32")
+    benchmark.extra_info |= {"name": "acting-64, POPGym", "threads": threads, "dtype": "float32"}
+    benchmark.extra_info |= {"rates": rates, "product_gflops": yardstick.flops / cases.best_of(yardstick.call) / 1e9}
+
+
 @pytest.mark.parametrize("name", STARTING)
 def test_start_up(benchmark: Callable[..., object], name: str) -> None:
     timed(benchmark, cases.start_up(STARTING[name]), f"start-up-{name}", 1, "float32", rounds=5)

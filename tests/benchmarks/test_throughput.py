@@ -41,6 +41,9 @@ def test_the_report_says_how_much_faster():
     assert first == ("update-small", "2", "float32", "60.0 ms", "80 of 190 GFLOP/s", "3.0", "180 ms", "3.0")
     assert second[4:] == ("10,200 steps/s", "3.0", "5,100 steps/s", "2.0")
     harness = {"name": "harness share of a run", "threads": 1, "dtype": "float32", "median": 7.0, "share": 0.021}
+    popgym = {"name": "acting-64, POPGym", "threads": 2, "dtype": "float32", "median": 9.0}
+    rate = report.rows([popgym | {"rates": {"a": 30_000.0, "b": 10_000.0, "c": 20_000.0}}])[0][4]
+    assert rate == "20,000 steps/s, median of 3; 10,000 to 30,000"
     assert report.rows([harness])[0][3:] == ("7000.0 ms", "2.1% of it", "", "", "")
 
 
