@@ -85,6 +85,11 @@ def configuration(base: str, task: Task, tier: str, settings: Mapping[str, str])
     return asdict(importlib.import_module(_presets()[base]).configure(base, task, tier, settings))
 
 
+def plays(base: str, task: Task) -> bool:
+    """Whether the agent can play the task at all: only some tasks have an `oracle` or a `scripted` policy."""
+    return base not in ("oracle", "scripted") or getattr(task, base) is not None
+
+
 def make_agent(base: str, spec: AgentSpec) -> Agent:
     """Build an agent. Raises UserError where it cannot be imported, ContractError where it breaks the contract."""
     check_agent(base)

@@ -79,7 +79,8 @@ def sweep(
     """Make many runs, several at once.
 
     All of tasks x agents x seeds that are not finished yet, each in a process and with a thread of its own. Tasks of
-    a pattern without a budget at the tier are left out. A run that fails does not stop the others. Stop with Ctrl-C
+    a pattern without a budget at the tier are left out, and so are `oracle` and `scripted` where a task has no such
+    policy. A run that fails does not stop the others. Stop with Ctrl-C
     and call again: finished runs stay finished, and with --replace those of the present configuration do. Ends with 1
     and the list of failed runs if there are any.
 
@@ -87,7 +88,7 @@ def sweep(
     amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop
     amago-bench sweep --task long_term_memory/tmaze/passive-10 --agent amago --seeds 0-4 --workers 2
     """
-    from benchmarks.agents import agent_id, check_agent, configuration, parse_agent
+    from benchmarks.agents import agent_id, check_agent, configuration, parse_agent, plays
     from benchmarks.sweep import Job
     from results.store import results_root
 
@@ -101,7 +102,12 @@ def sweep(
     jobs = [
         Job(task.id, agent_id(*agent), tier, seed)
         for task in tasks.values() for seed in seeds or task.budget(tier).seeds for agent in bases
+        if plays(agent[0], task)
     ]  # fmt: skip
+    if without := [f"{base} on {task.id}" for task in tasks.values() for base, _ in bases if not plays(base, task)]:
+        click.echo(f"left out, without such a policy: {', '.join(without)}")
+    if not jobs:
+        raise UserError("no run is left to make; choose another agent or task")
     if make_missing(jobs, root or results_root(), workers, replace):
         raise click.exceptions.Exit(1)
 

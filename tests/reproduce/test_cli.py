@@ -160,6 +160,20 @@ def test_run_status_table_and_evaluate_tell_the_same(command):
     assert "is finished" in command("run", "--task", TASK, "--agent", "random")[1]
 
 
+def test_a_sweep_leaves_out_what_no_agent_of_it_can_play(command):
+    popgym = [
+        "--task",
+        "long_term_memory/popgym/RepeatPreviousEasy",
+        "--task",
+        "long_term_memory/popgym/BattleshipEasy",
+    ]
+    code, out, _ = command("sweep", "--task", repeat, "--task", battleship, "--agent", "oracle", "--agent", "random")
+    assert (code, out.count("finished smoke:")) == (0, 3)
+    assert "left out, without such a policy: oracle on long_term_memory/popgym/BattleshipEasy\n" in out
+    code, _, err = command("sweep", "--task", battleship, "--agent", "oracle")
+    assert code == 2 and "no run is left to make" in err
+
+
 def test_u110_a_sweep_lists_what_failed_and_how_to_run_only_that_again(command, folder):
     (folder / "broken.py").write_text(BROKEN)
     sweep = ["sweep", "--task", TASK, "--agent", "random", "--agent", "broken:Raises", "--agent", "broken:Dies"]
