@@ -161,12 +161,7 @@ def test_run_status_table_and_evaluate_tell_the_same(command):
 
 
 def test_a_sweep_leaves_out_what_no_agent_of_it_can_play(command):
-    popgym = [
-        "--task",
-        "long_term_memory/popgym/RepeatPreviousEasy",
-        "--task",
-        "long_term_memory/popgym/BattleshipEasy",
-    ]
+    repeat, battleship = (f"long_term_memory/popgym/{name}Easy" for name in ("RepeatPrevious", "Battleship"))
     code, out, _ = command("sweep", "--task", repeat, "--task", battleship, "--agent", "oracle", "--agent", "random")
     assert (code, out.count("finished smoke:")) == (0, 3)
     assert "left out, without such a policy: oracle on long_term_memory/popgym/BattleshipEasy\n" in out
