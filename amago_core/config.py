@@ -202,5 +202,9 @@ def _parse(name: str, text: str, hint: Any) -> Any:
             return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
         return hint(text)
     except (ValueError, KeyError):
-        wanted = "one of " + ", ".join(map(str, args)) if origin is Literal else getattr(hint, "__name__", str(hint))
+        wanted = getattr(hint, "__name__", str(hint))
+        if origin is Literal:
+            wanted = "one of " + ", ".join(map(str, args))
+        elif origin is tuple:
+            wanted = "numbers with + between them"
         raise ValueError(f"setting {name}={text}: expected {wanted}") from None

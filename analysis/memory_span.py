@@ -46,7 +46,7 @@ LADDERS = (
             n: f"long_term_memory/popgym/RepeatPrevious{level}"
             for n, level in ((3, "Easy"), (31, "Medium"), (63, "Hard"))
         },
-        0.9,  # 19 of 20 answers right
+        SOLVED_AT["long_term_memory/popgym/RepeatPrevious*"],
     ),
 )
 COLUMNS = ("ladder", "tier", "agent", "span", "n", "low", "ended_by")
@@ -66,13 +66,13 @@ def memory_spans(
     rung shown (NaN without one), and `ended_by` says why the next is not.
     """
     rows = []
+    scores, _ = frames.one_cell(frames.scores(root, tier, "long_term_memory/*", agents))
+    ended = scores[(scores["state"] != "unfinished") & ~scores["agent"].isin(SCALE_ENDS)]
     for ladder in LADDERS:
         if not any(fnmatchcase(rung, task) for rung in ladder.rungs.values()):
             continue
-        runs, _ = frames.one_cell(frames.scores(root, tier, "long_term_memory/*", agents))
-        runs = runs[runs["task"].isin(ladder.rungs.values()) & ~runs["agent"].isin(SCALE_ENDS)]
-        ended = runs[runs["state"] != "unfinished"]
-        for (each_tier, agent), own in ended.groupby(["tier", "agent"], sort=False):
+        runs = ended[ended["task"].isin(ladder.rungs.values())]
+        for (each_tier, agent), own in runs.groupby(["tier", "agent"], sort=False):
             rows.append((ladder.name, each_tier, agent, *_climb(ladder, own)))
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"span": int, "n": float, "low": float})
 

@@ -2,9 +2,11 @@
 
 - `normalised`: 0 for the random agent, 1 for the task's `high` (results/scales.py); may pass both.
 - `standardised`: the paper's figure; 0 and 1 are the lowest and the highest mean of the methods shown on a task.
-- `relative`: for claims; 0 for the random agent, 1 for the best run of any agent of the figure. It stands for
+- `relative`: for claims; 0 for the random agent and below, 1 for the best run of any agent of the figure. It stands for
   `standardised`, whose low end is the worst method shown: a fixed low end does not stretch a task on which all agents
-  are alike to 0 and 1, and a best run that is the same whatever run is whose leaves permutation tests exact.
+  are alike to 0 and 1, and a best run that is the same whatever run is whose leaves permutation tests exact. Where even
+  the best run is hardly above random, `LEAST_BEST` takes its place, else the noise of a task that nobody learns would
+  outweigh all others.
 - `collapsed`: 1 for a run whose `relative` score is below `COLLAPSED`, else 0.
 """
 
@@ -18,6 +20,7 @@ import pandas as pd
 from results.scales import scales
 
 COLLAPSED = 0.4
+LEAST_BEST = 0.1  # normalised
 CLAIM_METRICS = ("normalised", "relative", "collapsed")
 
 
@@ -28,14 +31,11 @@ def with_normalised(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_claim_metrics(runs: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
-    """`frames.scores` with the columns of `CLAIM_METRICS`; `agents` are those among whose runs the best is looked for.
-
-    Where no run is better than random, `relative` is 0 for all.
-    """
+    """`frames.scores` with the columns of `CLAIM_METRICS`; the best run is looked for among those of `agents`."""
     runs = with_normalised(runs)
     cell = ["task", "tier", "protocol"]
     best = runs["normalised"].where(runs["agent"].isin(agents)).groupby([runs[key] for key in cell]).transform("max")
-    relative = (runs["normalised"] / best).where(best > 0, runs["normalised"] * 0)
+    relative = runs["normalised"].clip(lower=0) / best.clip(lower=LEAST_BEST)
     return runs.assign(relative=relative, collapsed=(relative < COLLAPSED).astype(float).where(relative.notna()))
 
 

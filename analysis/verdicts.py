@@ -120,7 +120,7 @@ def _part(claim: Claim, task: str, agent: str, runs: _Runs) -> Part:
     rule, cell = claim.rule, runs.cell(claim, task, agent)
     values = _values(claim, task, agent, runs)
     share = None
-    threshold = rule.threshold if rule.kind in SHARE_KINDS else solved_at(task)
+    threshold = rule.threshold if rule.kind in SHARE_KINDS else solved_at(task) if rule.metric == "return" else None
     if threshold is not None:
         complies = values <= threshold if rule.kind == "below" else values >= threshold
         # NaN complies with neither, so a failed seed counts against the claim. Each bound has the rule's confidence.

@@ -24,7 +24,7 @@ def plot(data: Data) -> Figure:
     figure = Figure(figsize=(0.4 + 3.1 * columns, 0.8 + 2.2 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, task in zip(panels, tasks, strict=False):
-        _panel(axes, task, data.curves[data.curves["task"] == task])
+        _panel(axes, task, data.curves[data.curves["task"] == task], set(data.finished["run_id"]))
     for axes in panels[len(tasks) :]:
         axes.set_axis_off()
     figure.supxlabel("Environment steps", fontsize=10)
@@ -39,7 +39,7 @@ def plot(data: Data) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, task: str, curves: pd.DataFrame) -> None:
+def _panel(axes: Axes, task: str, curves: pd.DataFrame, finished: set[str]) -> None:
     axes.set_title(short(task), fontsize=9.5)
     axes.axhline(scales()[task].high, color=BLACK, linestyle=(0, (4, 2)), linewidth=1, zorder=1)
     axes.axhline(scales()[task].random, color=BLACK, linestyle=":", linewidth=1, zorder=1)
@@ -53,7 +53,7 @@ def _panel(axes: Axes, task: str, curves: pd.DataFrame) -> None:
         color = agent_style(agent).color
         for _, seed in seeds.groupby("seed"):
             axes.plot(seed["env_steps"], seed["return_mean"], color=color, linewidth=0.6, alpha=0.4, zorder=2)
-        mean = mean_curve(seeds)
+        mean = mean_curve(seeds[seeds["run_id"].isin(finished)])
         axes.plot(mean["env_steps"], mean["return_mean"], color=color, zorder=3)
 
 
@@ -71,8 +71,8 @@ def _steps(x: float) -> str:
 def caption(data: Data) -> list[str]:
     """What stands under the curves, as sentences."""
     return [
-        "Thin lines: single seeds; thick lines: their mean at the evaluations that all of them have; the last point is "
-        "the final evaluation.",
+        "Thin lines: single seeds; thick lines: mean of the finished ones at the evaluations that all of these have; "
+        "the last point is the final evaluation.",
         "No interval is drawn: the final returns have theirs in the table.",
         *common_caption(data, data.agents),
     ]

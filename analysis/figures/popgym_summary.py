@@ -48,8 +48,9 @@ def published_boxes(published: pd.DataFrame, metric: str) -> list[Box]:
         if "median" not in value:
             continue  # the standardised panel has no worst baseline
         below = rows.loc[rows["x_kind"] == "below_q1_point", "value"]
-        # The one third quartile that cannot be read lies between its median, 1, and the end of the scale, 1.
-        q3 = value.get("q3", value["median"])
+        # The one third quartile that cannot be read, AMAGO's standardised one, lies between its median, 1, and the end
+        # of the scale, 1.
+        q3 = value["q3"] if value["median"] < 1 else value.get("q3", 1.0)
         boxes.append(Box(agent, value["q1"], value["median"], q3, value.get("mean", np.nan), tuple(below)))
     return boxes
 
@@ -77,7 +78,8 @@ def _interval(runs: pd.DataFrame, column: str) -> tuple[float, float] | None:
 
 def plot(data: Data) -> Figure:
     """The figure; call it inside `style.paper_style()`."""
-    figure = Figure(figsize=(16.5, 5), layout="constrained")
+    figure = Figure(figsize=(16.5, 5.6), layout="constrained")
+    figure.suptitle("POPGym", fontsize=14)
     raw, standard, normal = figure.subplots(1, 3, width_ratios=[12, 11, 6])
     means = data.means("return")
     ours = our_boxes(means, data.finished, "return")
@@ -90,14 +92,14 @@ def plot(data: Data) -> Figure:
     normal.set_title("Normalised (random 0, high 1)", pad=20)
     normal.axhline(1, color=BLACK, linestyle=(0, (4, 2)), linewidth=1, zorder=1)
     normal.axhline(0, color=BLACK, linestyle=":", linewidth=1, zorder=1)
-    raw.legend(
+    figure.legend(
         handles=[
             Patch(facecolor="white", edgecolor=BLACK, label="Quartiles over tasks"),
             Line2D([], [], color=BLACK, linewidth=2, label="Median"),
             Line2D([], [], color=BLACK, marker="o", linestyle="none", label="Mean, 95 % interval"),
             Line2D([], [], color=BLACK, marker="d", markersize=4, linestyle="none", label="Task below the box"),
         ],
-        loc="lower left", frameon=True, fontsize=8,
+        loc="outside lower center", ncols=4, frameon=False,
     )  # fmt: skip
     write_caption(figure, caption(data))
     return figure
@@ -153,7 +155,7 @@ def caption(data: Data) -> list[str]:
     return [
         f"Boxes: quartiles over tasks of each task's mean over seeds; {len(SPEC.tasks(data.tier))} tasks at this tier.",
         "This project: final evaluation (100 rollouts). Published: read from the paper's figure, probably maxima over "
-        "training.",
+        "training; the standardised mean and third quartile of its AMAGO cannot be read: no dot, and 1 (its median).",
         "Standardised: on each task the lowest mean of the methods shown is 0 and the highest 1, ours among ours and "
         "the published among the published, so that the two groups share the rule and not the scale."
         + (f" Tasks without two different means are left out there: {undecided}." if undecided else ""),

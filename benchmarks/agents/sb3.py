@@ -211,7 +211,7 @@ class Codec:
     def __init__(self, spec: AgentSpec) -> None:
         task = spec.task
         self.observations, self.actions = ObservationCodec(spec.observation_space), ActionCodec(spec.action_space)
-        self.time_scale = Rollout(task.horizon, task.time_limit == "finite", task.time_scale or math.nan).time_scale
+        self.time_scale = Rollout(task.horizon, task.time_limit == "finite").time_scale
         self.finite = task.time_limit == "finite"
         width = self.observations.features + math.prod(self.observations.goal_shape) + 3 + self.actions.size
         self.input_space = spaces.Box(-np.inf, np.inf, (width,), np.float32)
@@ -223,8 +223,9 @@ class Codec:
 
 
 class Timestep:
-    """Where B slots stand in their rollouts, and the vectors that describe it: the inputs of AMAGO (A.1), less its
-    normalisation, which SB3's algorithms lack.
+    """Where B slots stand in their rollouts, and the vectors that describe it: the inputs of AMAGO (A.1).
+
+    They are not normalised as AMAGO's are, so a finite time goes from 0 to 1, whatever divides it for AMAGO.
 
     A step is `inputs`, `act`, `inputs`, `act`, ...; `begin` starts rollouts anew in between.
     """

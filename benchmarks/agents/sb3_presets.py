@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from amago_core.config import Hyperparameters
@@ -13,7 +13,7 @@ from results.errors import UserError
 
 @dataclass(frozen=True)
 class PPO(Hyperparameters):
-    """PPO without memory, the same for all tasks and tiers.
+    """PPO without memory, the same for all tasks; not tuned.
 
     Defaults and names are stable-baselines3's, except for the sizes: those of POPGym's baselines (Morad et al., 2023),
     and a rollout that is short because it is taken from many slots, not from one.
@@ -47,8 +47,9 @@ class PPO(Hyperparameters):
 class RecurrentPPO(PPO):
     """PPO with an LSTM for the actor and one for the critic, in front of the layers.
 
-    Gradients reach back over `n_steps` at most. A minibatch is consecutive steps of one slot after another, so few of
-    them keep the sequences long.
+    Gradients reach back over `n_steps` at most: more than a rollout of the laptop tier, and at the tier `paper` the
+    1,024 of POPGym's baselines. A minibatch is consecutive steps of one slot after another, so few of them keep the
+    sequences long.
     """
 
     minibatches: int = 4
@@ -65,7 +66,10 @@ def configure(preset: str, task: Task, tier: str, settings: Mapping[str, str]) -
     Raises:
         UserError: a setting that does not exist or has a wrong value.
     """
+    base = PRESETS[preset]
+    if tier == "paper" and isinstance(base, RecurrentPPO):
+        base = replace(base, n_steps=1024)
     try:
-        return PRESETS[preset].replace(settings)
+        return base.replace(settings)
     except ValueError as error:
         raise UserError(f"agent {preset}: {error}") from None

@@ -18,7 +18,7 @@ def settings_of(task: Task, tier: str) -> dict[str, Any]:
     A suite without settings of its own gets the small defaults of the tier, and the paper's at tier `paper`.
     """
     suite = task.id.rsplit("/", 1)[0]
-    # In returns both types are equal (docs/reproduction.md), so the type is a matter of speed.
+    # On T-Maze both types do equally well (docs/performance.md), so the type is a matter of speed.
     base: Settings = {} if tier == "paper" else {**SMALL, "dtype": fast_dtype()}
     hidden_time = {"positions": "rotary"} if task.time_limit == "artificial" else {}
     return {**base, **hidden_time, **(SUITES[suite](task, tier) if suite in SUITES else {})}

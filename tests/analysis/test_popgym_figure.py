@@ -117,6 +117,15 @@ def test_curves_are_averaged_where_all_seeds_have_an_evaluation(root):
     assert popgym_curves.mean_curve(seeds.iloc[:-1])["return_mean"].tolist() == [0.0]  # one seed has ended earlier
 
 
+def test_a_run_that_failed_or_goes_on_does_not_cut_the_mean_curve(root, monkeypatch):
+    drawn, mean = [], popgym_curves.mean_curve
+    monkeypatch.setattr(popgym_curves, "mean_curve", lambda seeds: drawn.append(seeds) or mean(seeds))
+    with paper_style():
+        popgym_curves.plot(load("laptop", root))
+    (seeds,) = (s for s in drawn if set(s["task"]) == {f"{PREFIX}CountRecallEasy"})
+    assert set(seeds["seed"]) == {0}  # seed 1 failed
+
+
 def test_recall_differences_by_hand(root):
     runs = load("laptop", root).finished
     # normalised: amago (1 + 2/3) / 2, GRU (1/2 + 1/6) / 2

@@ -27,9 +27,17 @@ def test_relative_and_collapsed(write_run, tmp_path):
     found = runs.set_index("agent")[["relative", "collapsed"]]
     # normalised 0.5, 0.2, -0.2 and 1; the best of the figure's agents has 0.5
     assert found["relative"].to_dict() == pytest.approx(
-        {"amago": 1.0, "amago-naive": 0.4, "amago-gru": -0.4, "mine:Agent": 2.0}
+        {"amago": 1.0, "amago-naive": 0.4, "amago-gru": 0.0, "mine:Agent": 2.0}
     )
     assert found.loc["amago", "collapsed"] == 0 and found.loc["amago-gru", "collapsed"] == 1
+
+
+def test_what_nobody_learns_is_not_stretched(write_run, tmp_path):
+    for agent, value in [("amago", -0.485), ("amago-naive", -0.515)]:  # normalised 0.01 and -0.01
+        write_run(TASK, agent, 0, value)
+    runs = scores.with_claim_metrics(frames.scores(tmp_path), ["amago", "amago-naive"]).set_index("agent")
+    assert runs["relative"].to_dict() == pytest.approx({"amago": 0.1, "amago-naive": 0.0})
+    assert (runs["collapsed"] == 1).all()
 
 
 def test_nobody_is_better_than_random_and_a_failed_run(write_run, tmp_path):

@@ -19,7 +19,7 @@ from amago_core.nets.encoders import TimestepEncoder
 from amago_core.seeding import child
 from amago_core.sequences import Batch, Packing
 from benchmarks import checkpoint, record
-from benchmarks.agents import agents, configuration, make_agent
+from benchmarks.agents import agents, configuration, make_agent, sb3_presets
 from benchmarks.agents.protocol import AgentSpec, VectorStep
 from benchmarks.catalog import get_task
 from benchmarks.evaluate import evaluate, evaluation_seeds, summarise
@@ -130,7 +130,9 @@ def seen_by_amago(codec: Any, rows: dict[str, np.ndarray], time_scale: float) ->
 @pytest.mark.parametrize("time_limit", ["finite", "artificial"])
 def test_the_inputs_are_those_of_amago(toys, monkeypatch, time_limit):
     """In training as in an evaluation: two rollouts of 4 steps, with an inner reset before the third."""
-    task = toys.scripted(lambda t: (t / 10, False, False, {"inner_reset": t == 2}), 4, time_limit=time_limit)
+    script = lambda t: (t / 10, False, False, {"inner_reset": t == 2})  # noqa: E731
+    # AMAGO's time over the horizon, and not over the time scale of the task: nothing normalises it here.
+    task = toys.scripted(script, 4, time_limit=time_limit, time_scale=10_000 if time_limit == "finite" else None)
     agent = make("sb3-ppo", task, 2, SMALL)
     shown: dict[str, list[np.ndarray]] = {"train": [], "act": []}
     predict = agent._model.predict
@@ -159,6 +161,17 @@ def test_the_inputs_are_those_of_amago(toys, monkeypatch, time_limit):
             expected = seen_by_amago(agent._codec, rows, 4 if time_limit == "finite" else np.inf)
             np.testing.assert_array_equal(inputs, expected)
             assert (inputs[:, 1] == np.arange(4)).all() and len(set(inputs[:, 0])) == 1  # `Scripted`: step and id
+
+
+def test_gradients_of_the_paper_tier_reach_as_far_as_those_of_popgym_s_baselines():
+    task = get_task("long_term_memory/popgym/RepeatFirstHard")
+    lengths = {
+        (agent, tier): sb3_presets.configure(agent, task, tier, {}).n_steps
+        for agent in ("sb3-ppo", "sb3-recurrent-ppo")
+        for tier in ("laptop", "paper")
+    }
+    assert lengths.pop(("sb3-recurrent-ppo", "paper")) == 1024 > task.horizon and set(lengths.values()) == {128}
+    assert sb3_presets.configure("sb3-recurrent-ppo", task, "paper", {"n_steps": "64"}).n_steps == 64
 
 
 @pytest.mark.parametrize(("time_limit", "told"), [("finite", False), ("artificial", True)])
