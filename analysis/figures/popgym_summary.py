@@ -79,7 +79,7 @@ def _interval(runs: pd.DataFrame, column: str) -> tuple[float, float] | None:
 def plot(data: Data) -> Figure:
     """The figure; call it inside `style.paper_style()`."""
     figure = Figure(figsize=(16.5, 5.6), layout="constrained")
-    figure.suptitle("POPGym", fontsize=14)
+    figure.suptitle("POPGym", fontsize=14, x=0.02, ha="left")
     raw, standard, normal = figure.subplots(1, 3, width_ratios=[12, 11, 6])
     means = data.means("return")
     ours = our_boxes(means, data.finished, "return")
@@ -99,7 +99,7 @@ def plot(data: Data) -> Figure:
             Line2D([], [], color=BLACK, marker="o", linestyle="none", label="Mean, 95 % interval"),
             Line2D([], [], color=BLACK, marker="d", markersize=4, linestyle="none", label="Task below the box"),
         ],
-        loc="outside lower center", ncols=4, frameon=False,
+        loc="outside upper right", ncols=4, frameon=False,
     )  # fmt: skip
     write_caption(figure, caption(data))
     return figure
