@@ -30,7 +30,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("replay_trajectories", "replay_tokens"), (1, math.inf)),
     **dict.fromkeys(("context", "warmup_updates", "updates_per_iteration", "warmup_iterations"), (0, math.inf)),
     **dict.fromkeys(("online_weight", "offline_weight", "critic_weight"), (0, math.inf)),
-    **dict.fromkeys(("lr", "weight_decay", "gradient_clip"), (0, math.inf)),
+    **dict.fromkeys(("lr", "weight_decay"), (0, math.inf)),
+    "gradient_clip": (1e-6, math.inf),  # 0 would be no learning at all, not no clipping
     **dict.fromkeys(("encoder_hidden", "head_hidden"), (1, math.inf)),
     **dict.fromkeys(("epsilon_start", "epsilon_end", "middle_epsilon"), (0, 1)),
     "edges": (0, math.inf),

@@ -188,16 +188,17 @@ class Replay:
             tokens: budget of the batch; the slice that would cross it opens the next batch instead.
             context: transitions of a slice at most; longer rollouts give a random contiguous piece, and every start
                 is as likely, the last one included (pitfall 6).
-            by_transition: rollouts are drawn in proportion to their transitions, not uniformly (the paper's rule,
-                which over-samples short rollouts).
+            by_transition: a rollout is drawn in proportion to how many slices it takes to show its transitions, so
+                that each is as likely; else uniformly (the paper's rule, which over-samples the transitions of short
+                rollouts where longer ones are cut, A.13). Where none is cut both are the same.
         """
         if not self._count:
             raise ValueError("the replay is empty: collect a rollout before the first update")
         live = self._live()
         starts, lengths = self._start[live], self._length[live]
         if by_transition:
-            cumulative = np.cumsum(lengths - 1)
-            chosen = np.searchsorted(cumulative, rng.integers(cumulative[-1], size=sequences), side="right")
+            cumulative = np.cumsum((lengths - 1) / np.minimum(lengths - 1, context))
+            chosen = np.searchsorted(cumulative[:-1], rng.uniform(high=cumulative[-1], size=sequences), side="right")
         else:
             chosen = rng.integers(self._count, size=sequences)
         size = np.minimum(lengths[chosen], context + 1)

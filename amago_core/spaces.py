@@ -147,7 +147,7 @@ class ActionCodec:
 
     A discrete space (MultiDiscrete as the row-major product of its components) has `discrete = True` and `size`
     choices. A Box has `size` dimensions: the agent acts in [-1, 1], bounded dimensions are rescaled to their
-    bounds, unbounded ones are passed on unscaled.
+    bounds, those with one bound to the 2 units beside it, unbounded ones are passed on unscaled. Integers are rounded.
 
     Raises:
         UnsupportedSpace: at construction, naming the space and the reason.
@@ -172,8 +172,9 @@ class ActionCodec:
             self.size = int(np.prod(space.shape))
             self.dtype, self.row_shape, self.blank = np.dtype(np.float32), (self.size,), -2.0
             self._low, self._high = (bound.ravel().astype(np.float64) for bound in (space.low, space.high))
-            bounded = np.isfinite(self._low) & np.isfinite(self._high)
-            low, high = np.where(bounded, self._low, -1.0), np.where(bounded, self._high, 1.0)
+            below, above = np.isfinite(self._low), np.isfinite(self._high)
+            low = np.where(below, self._low, np.where(above, self._high - 2, -1.0))
+            high = np.where(above, self._high, np.where(below, self._low + 2, 1.0))
             self._centre, self._scale = low / 2 + high / 2, high / 2 - low / 2
         else:
             raise UnsupportedSpace(f"action space {space}: only Box, Discrete and MultiDiscrete actions can be learned")
@@ -182,6 +183,8 @@ class ActionCodec:
         """Stored actions [B] or [B, A] -> what the vector environment takes."""
         if not self.discrete:
             scaled = np.clip(self._centre + self._scale * actions, self._low, self._high)
+            if np.issubdtype(self.space.dtype, np.integer):
+                scaled = np.rint(scaled)
             return scaled.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc]
         if isinstance(self.space, spaces.Discrete):
             return actions.astype(np.int64) + self._start[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 
 from amago_core.agent import Agent, Losses
@@ -130,5 +131,6 @@ class Trainer:
 
 
 def _metrics(losses: Losses) -> dict[str, float]:
-    parts = vars(losses)
-    return {name: float(parts[name]) for name in ("critic", "online", "offline", "accepted", "value")}
+    names = ("critic", "online", "offline", "accepted", "value")
+    numbers = torch.stack([getattr(losses, name).float() for name in names])  # one copy from a GPU, not five
+    return dict(zip(names, numbers.tolist(), strict=True))

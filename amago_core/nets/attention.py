@@ -35,9 +35,10 @@ def reference(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) ->
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
-    """PyTorch's fused kernel on the unpacked grid; memory grows linearly with the length.
+    """PyTorch's fused kernel on the unpacked grid.
 
-    Padding stands on the right, so the causal mask already hides it and no row is fully masked.
+    Memory grows linearly with the length, but for one byte a pair of tokens where the window is shorter. Padding stands
+    on the right, so the causal mask already hides it and no row is fully masked.
     """
     q, k, v = (packing.unpack(x).transpose(1, 2) for x in (q, k, v))  # [B, H, L, Dh]
     if window >= packing.longest:
@@ -82,16 +83,20 @@ def choose(wanted: str, device: torch.device | str, head_width: int) -> tuple[st
     flash-attn is broken. A named body is kept if it works; flash is probed by a tiny forward, since a package that
     imports may still fail on the card it finds (case U103).
     """
-    if wanted in ("reference", "sdpa", "blocked"):
+    on_cpu = torch.device(device).type == "cpu"
+    if wanted in ("reference", "sdpa") or (wanted == "blocked" and on_cpu):
         return wanted, ""
-    if wanted == "auto" and torch.device(device).type == "cpu":
+    if wanted == "blocked":
+        return "sdpa", "attention=blocked is for CPUs, using sdpa"
+    if wanted == "auto" and on_cpu:
         return "blocked", ""
     missing = _flash_missing(device)
     problem = missing or _flash_problem(device, head_width)
     if not problem:
         return "flash", ""
     worth_saying = wanted == "flash" or not missing
-    return "sdpa", f"attention=flash is not usable ({problem}), using sdpa" if worth_saying else ""
+    instead = "blocked" if on_cpu else "sdpa"
+    return instead, f"attention=flash is not usable ({problem}), using {instead}" if worth_saying else ""
 
 
 def _flash_missing(device: torch.device | str) -> str:

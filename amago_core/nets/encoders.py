@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from amago_core.config import Config
-from amago_core.nets.layers import follow, mlp
+from amago_core.nets.layers import ExactLinear, follow, mlp
 from amago_core.sequences import Batch
 from amago_core.spaces import ActionCodec, ObservationCodec
 
@@ -39,8 +39,7 @@ class InputNorm(nn.Module):
     def _update(self, x: Tensor) -> None:
         self.count += 1
         rate = self.rate / (1 - (1 - self.rate) ** self.count)
-        follow(self.mean, x.mean(0), rate)
-        follow(self.square, x.square().mean(0), rate)
+        follow(self.mean, self.square, x, rate)
 
 
 class TimestepEncoder(nn.Module):
@@ -66,7 +65,8 @@ class TimestepEncoder(nn.Module):
             )
             features += config.goal_width
         self.map = nn.Sequential(
-            mlp((features, *config.encoder_hidden, config.encoder_width), config.encoder_activation),
+            # Eight bits of a position would hide how far it has moved since the last timestep.
+            mlp((features, *config.encoder_hidden, config.encoder_width), config.encoder_activation, ExactLinear),
             nn.LayerNorm(config.encoder_width),
         )
 

@@ -20,21 +20,33 @@ def activation(name: str) -> nn.Module:
     return modules[name]()
 
 
-def mlp(sizes: Sequence[int], act: str) -> nn.Sequential:
+class ExactLinear(nn.Linear):
+    """A linear map that stays in float32 under autocast, for inputs whose small differences matter."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x)
+
+
+def mlp(sizes: Sequence[int], act: str, first: type[nn.Linear] = nn.Linear) -> nn.Sequential:
     """Linear maps with an activation between them, none after the last."""
     layers: list[nn.Module] = []
     for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
-        layers += [activation(act)] * (i > 0) + [nn.Linear(fan_in, fan_out)]
+        layers += [activation(act)] * (i > 0) + [(nn.Linear if i else first)(fan_in, fan_out)]
     return nn.Sequential(*layers)
 
 
 @torch.no_grad()
-def follow(statistic: Tensor, batch: Tensor, rate: Tensor) -> None:
-    """Moves a running statistic towards that of a batch, except where the batch's is not finite.
+def follow(mean: Tensor, square: Tensor, batch: Tensor, rate: Tensor) -> None:
+    """Moves running first and second moments towards those of a batch [N, ...], except where one is not finite.
 
-    A skipped gradient step leaves no trace, but one NaN would stay in a moving average for ever.
+    A skipped gradient step leaves no trace, but one NaN would stay in a moving average for ever; and a mean that moved
+    without its square, which overflows earlier, would leave a variance below zero.
     """
-    statistic.lerp_(torch.where(batch.isfinite(), batch, statistic), rate.to(statistic.dtype))
+    moments = batch.mean(0), batch.square().mean(0)
+    finite = moments[0].isfinite() & moments[1].isfinite()
+    for statistic, moment in zip((mean, square), moments, strict=True):
+        statistic.lerp_(torch.where(finite, moment, statistic), rate.to(statistic.dtype))
 
 
 class Dropout(nn.Module):
@@ -56,7 +68,7 @@ class Dropout(nn.Module):
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         bits = words.random_(-(2**63), None, generator=self.generator).view(torch.int16)[: x.numel()].view(x.shape)
         keep = (bits >= round(self.p * 2**16) - 2**15).to(x.dtype)
-        return x * keep.mul_(1 / (1 - self.p))
+        return (x * keep).mul_(1 / (1 - self.p))  # the factor itself would be rounded to the type of x
 
 
 def _unit(x: Tensor) -> Tensor:

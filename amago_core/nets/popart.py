@@ -53,7 +53,6 @@ class PopArt(nn.Module):
         self.count += 1
         rate = self.rate / (1 - (1 - self.rate) ** self.count)
         sigma, mean = self.sigma, self.mean.clone()
-        follow(self.mean, y.mean(0), rate)
-        follow(self.square, y.square().mean(0), rate)
+        follow(self.mean, self.square, y, rate)
         self.w.mul_(sigma / self.sigma)
         self.b.mul_(sigma).add_(mean - self.mean).div_(self.sigma)

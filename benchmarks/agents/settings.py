@@ -101,7 +101,7 @@ def popgym(task: Task, tier: str) -> Settings:
         **common,
         "updates_per_iteration": task.budget(tier).num_envs // 4,  # one for 64 steps
         "batch_tokens": 2_500,  # 24 rollouts of 103 steps: longer ones would cost an update several times as much
-        "replay_sampling": "transition",  # else short rollouts are learnt from too often (A.13)
+        "replay_sampling": "transition",  # as likely in a short rollout as in a long one, where a context cuts (A.13)
     }
 
 

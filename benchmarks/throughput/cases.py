@@ -171,7 +171,7 @@ def update_flops(config: Config, agent: Agent, sequences: int, tokens: int) -> f
     """Useful floating-point operations of an update: two per weight and row forward, twice that backward.
 
     Attention counts the causal half of its products. The target networks run forward only. Norms, activations and
-    the optimiser count nothing, so the figure understates the work.
+    the optimiser count nothing. All weights count for all tokens, though the heads skip the last one of a sequence.
     """
     n = sequences * tokens
 

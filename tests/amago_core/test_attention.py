@@ -56,6 +56,16 @@ def test_half_precision_agrees_to_half_precision(body: attention.Attention, leng
     torch.testing.assert_close(got.float(), expected, atol=0.05, rtol=0.05)
 
 
+@pytest.mark.parametrize("body", BODIES[1:])
+def test_half_precision_agrees_where_attention_is_sharp(body: attention.Attention) -> None:
+    """Scores four times as large. Rounded before the softmax, they are known to 2^-8 of their size."""
+    packing = Packing([200])
+    q, k, v = qkv(packing)
+    expected = attention.reference(4 * q, k, v, packing, 10_000)
+    got = body(4 * q.bfloat16(), k.bfloat16(), v.bfloat16(), packing, 10_000)
+    assert (got.float() - expected).square().mean().sqrt() < 0.02 * expected.std()
+
+
 @pytest.mark.parametrize("body", BODIES)
 def test_u55_short_sequences_beside_long_ones_stay_finite(body: attention.Attention) -> None:
     """No row of the padded grid is fully masked (U55): outputs and gradients are finite."""
@@ -156,4 +166,9 @@ def test_u103_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
 def test_without_a_card_auto_is_silent_and_a_wanted_flash_is_not() -> None:
     assert attention.choose("auto", "cpu", 32) == ("blocked", "")
     body, note = attention.choose("flash", "cpu", 32)
-    assert body == "sdpa" and "CUDA" in note
+    assert body == "blocked" and "CUDA" in note
+
+
+def test_the_body_for_cpus_is_not_taken_on_a_card() -> None:
+    body, note = attention.choose("blocked", "cuda", 32)
+    assert body == "sdpa" and "CPU" in note

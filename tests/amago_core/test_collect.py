@@ -176,6 +176,16 @@ def test_exploration_ends_when_it_is_annealed(make_agent: Callable, monkeypatch:
     assert len(rollouts) == 80 and explored == {0, 1}
 
 
+def test_exploration_grows_over_the_rollouts_of_the_task(make_agent: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epsilon from 0 at the first step to the multiplier at the last of 20, in a policy that always takes action 0."""
+    agent = make_agent(horizon=20, epsilon_start=(0.0, 0.0), epsilon_end=(1.0, 1.0))
+    monkeypatch.setattr(agent.heads, "act", lambda policy, rng, sample: np.zeros(len(policy), np.int64))
+    rollouts = play(agent, Script([20] * 50), 200)
+    other = np.mean([rollout.action[1:] != 0 for rollout in rollouts], axis=0)  # of 4 actions, at each of 20 steps
+    # The multiplier has mean 1/2, and a random action is another one in 3 of 4 cases.
+    np.testing.assert_allclose(other, 0.5 * 0.75 * np.arange(20) / 20, atol=0.08)
+
+
 def test_collecting_is_in_evaluation_mode(make_agent: Callable) -> None:
     """No dropout, no moving statistics while acting."""
     agent = make_agent(dropout=0.5)

@@ -64,3 +64,16 @@ def test_goals_are_seen(make_batch: Callable[..., Batch]) -> None:
     moved[:, 1:] += 1  # a row is the plain number, then the goals
     difference = agent.encoder(batch) - agent.encoder(Batch(**{**vars(batch), "observation": moved}))
     assert difference.abs().amin(1).max() > 1e-4
+
+
+def test_half_precision_does_not_round_the_inputs(make_agent: Callable[..., Agent], make_batch: Callable) -> None:
+    """1.5 and 1.501 are one number in bfloat16; a learner that cannot tell them apart sees no velocities."""
+    agent = make_agent(input_norm=False).eval()
+    batch = make_batch(agent, [2])
+    caught: list[torch.Tensor] = []
+    agent.encoder.map[0][0].register_forward_hook(lambda *call: caught.append(call[2]))
+    with torch.autocast("cpu", torch.bfloat16):
+        for value in (1.5, 1.501):
+            batch.observation[:] = value
+            agent.encoder(batch)
+    assert caught[0].dtype == torch.float32 and not torch.equal(*caught)

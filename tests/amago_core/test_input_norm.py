@@ -40,8 +40,9 @@ def test_outputs_are_clipped_and_carry_no_gradient_into_the_statistics() -> None
     assert not list(norm.parameters())
 
 
-def test_a_bad_batch_leaves_no_trace() -> None:
+@pytest.mark.parametrize("bad", [float("nan"), 1e21])  # the square of the last is infinite
+def test_a_bad_batch_leaves_no_trace(bad: float) -> None:
     norm = InputNorm(2, rate=0.5)
-    norm(torch.tensor([[float("nan"), 3.0]]))
+    norm(torch.tensor([[bad, 3.0]]))
     assert norm.mean.tolist() == [0, pytest.approx(2)]
     assert norm.square[0] == 1

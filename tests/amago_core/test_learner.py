@@ -108,6 +108,16 @@ def test_u57_a_batch_of_one_transition(make_agent: Callable[..., Agent], make_ba
     assert weights(agent).isfinite().all()
 
 
+def test_bfloat16_is_what_it_says(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
+    def losses(dtype: str) -> list[float]:
+        learner = Learner(make_agent(dtype=dtype))
+        found = learner.update(make_batch(learner.agent, [6, 9, 4]))
+        return [float(getattr(found, name)) for name in ("critic", "online", "offline")]
+
+    assert losses("bfloat16") == pytest.approx(losses("float32"), rel=0.05)
+    assert all(half != whole for half, whole in zip(losses("bfloat16"), losses("float32"), strict=True))
+
+
 @pytest.mark.parametrize("space", [spaces.Discrete(4), BOX], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_u73_u74_a_saved_learner_goes_on_as_if_never_stopped(

@@ -144,13 +144,17 @@ def test_a_waiting_slice_outlives_other_rollouts_but_not_its_own(tmp_path: Path)
     assert set(numbers(replay.sample(rng, 4, 100, WHOLE))) <= {3, 4}
 
 
-@pytest.mark.parametrize(("by_transition", "share"), [(False, 0.5), (True, 0.9)])
-def test_the_rule_of_the_draw(tmp_path: Path, by_transition: bool, share: float) -> None:
+@pytest.mark.parametrize(
+    ("by_transition", "context", "share"), [(False, WHOLE, 0.9), (True, WHOLE, 0.9), (False, 1, 0.5), (True, 1, 0.9)]
+)
+def test_the_rule_of_the_draw(tmp_path: Path, by_transition: bool, context: int, share: float) -> None:
+    """The transitions of two rollouts, of 1 and of 9. Uniform over rollouts is uneven only where the longer is cut."""
     replay = make(tmp_path)
     replay.add(rollout(0, 1))
     replay.add(rollout(1, 9))
-    batch = replay.sample(np.random.default_rng(0), 4000, 10**6, WHOLE, by_transition)
-    assert np.mean(numbers(batch)) == pytest.approx(share, abs=0.04)
+    batch = replay.sample(np.random.default_rng(0), 4000, 10**6, context, by_transition)
+    of_the_longer, transitions = np.array(numbers(batch)) == 1, batch.packing.lengths - 1
+    assert transitions[of_the_longer].sum() / transitions.sum() == pytest.approx(share, abs=0.02)
 
 
 def test_the_draw_depends_on_its_generator_alone(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from amago_core.agent import Agent
-from amago_core.nets.layers import Dropout
+from amago_core.nets.layers import Dropout, SigmaLinear
 from amago_core.nets.sequence_model import SequenceModel
+from amago_core.nets.transformer import Transformer
 from amago_core.sequences import Packing
 
 INPUTS = 12  # encoder_width of the tiny agent
@@ -155,6 +157,36 @@ def test_dropout_keeps_the_mean() -> None:
     out = Dropout(0.25, torch.Generator().manual_seed(0))(torch.full((40_000,), 3.0))
     assert set(out.tolist()) == {0.0, 4.0}
     assert out.mean().item() == pytest.approx(3, abs=0.04)  # four standard errors are 0.035
+
+
+def paper_transformer(model: Transformer, x: Tensor) -> Tensor:
+    """A.4 line by line, for one sequence [L, inputs] with learned positions."""
+
+    def norm(layer: nn.LayerNorm, h: Tensor) -> Tensor:
+        return F.layer_norm(h, h.shape[-1:], layer.weight, layer.bias)
+
+    def sigma(layer: SigmaLinear, h: Tensor) -> Tensor:
+        return F.linear(h, layer.weight * layer.gamma / (layer.u @ layer.weight @ layer.v), layer.bias)
+
+    length = len(x)
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    x = F.linear(x, model.embed.weight, model.embed.bias) + model.positions.table.weight[:length]
+    for block in model.blocks:
+        q, k, v = sigma(block.qkv, norm(block.norm1, x)).view(length, 3, block.heads, -1).permute(1, 2, 0, 3)
+        scores = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).masked_fill(future, -torch.inf)
+        heads = scores.softmax(-1) @ v * block.head_scale.unsqueeze(-1)  # [H, L, Dh]
+        x = x + norm(block.norm2, sigma(block.out, heads.transpose(0, 1).flatten(1)))
+        h = F.leaky_relu(sigma(block.up, norm(block.norm3, x)), 0.01)
+        x = x + sigma(block.down, norm(block.norm4, h))
+    return norm(model.norm, x)
+
+
+@pytest.mark.parametrize("model", [MODELS["learned-blocked-whole"]], indirect=True)
+def test_the_layers_are_those_of_the_paper_in_its_order(model: Transformer) -> None:
+    x = torch.randn(30, INPUTS, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        got = model(x, Packing([30]), torch.arange(30))
+        torch.testing.assert_close(got, paper_transformer(model, x), atol=1e-4, rtol=1e-4)
 
 
 def test_a_block_adds_to_its_input_and_scales_its_heads(make_agent: Callable[..., Agent]) -> None:

@@ -123,13 +123,20 @@ def test_multi_discrete_actions_are_one_row_major_index() -> None:
 
 
 def test_u17_bounded_dimensions_are_rescaled_and_unbounded_ones_are_not() -> None:
-    low, high = np.array([-2, -np.inf, 0], np.float32), np.array([6, np.inf, np.inf], np.float32)
+    low = np.array([-2, -np.inf, 5, -np.inf], np.float32)
+    high = np.array([6, np.inf, np.inf, -4], np.float32)
     space = spaces.Box(low, high, dtype=np.float32)
     codec = ActionCodec(space)
-    actions = codec.to_env(np.array([[-1, -1, -1], [0, 0.5, 0.5], [1, 1, 1]], np.float32))
-    assert actions.tolist() == [[-2, -1, 0], [2, 0.5, 0.5], [6, 1, 1]]
+    actions = codec.to_env(np.array([[-1] * 4, [0, 0.5, 0.5, 0.5], [1] * 4], np.float32))
+    assert actions.tolist() == [[-2, -1, 5, -6], [2, 0.5, 6.5, -4.5], [6, 1, 7, -4]]  # one bound: 2 units beside it
     assert actions.dtype == np.float32
     assert all(space.contains(action) for action in actions)
+
+
+def test_integers_of_a_box_are_rounded_and_not_cut_off() -> None:
+    codec = ActionCodec(spaces.Box(0, 3, (1,), np.int64))
+    actions = codec.to_env(np.array([[-1], [-0.7], [-0.5], [0.6], [0.7], [1]], np.float32))  # 0, 0.45, 0.75, 2.4, 2.55
+    assert actions.ravel().tolist() == [0, 0, 1, 2, 3, 3] and actions.dtype == np.int64
 
 
 def test_u17_the_widest_finite_box_gives_no_infinity() -> None:

@@ -55,5 +55,5 @@ def test_the_streams_of_amago(monkeypatch, tmp_path):
     assert result.exit_code == 0
     for name in ("agent / weights", "agent / learning", f"{TASK} / agent / collect / actions",
                  f"{TASK} / agent / collect / exploration", f"{TASK} / agent / replay", f"{TASK} / train / 0 / 0",
-                 f"{TASK} / evaluate / 0 / policy", f"{TASK} / evaluate / final / policy / 0"):  # fmt: skip
+                 f"{TASK} / evaluate / 0 / policy / 0", f"{TASK} / evaluate / final / policy / 0"):  # fmt: skip
         assert f"  seed 0 / {name}\n" in result.output
