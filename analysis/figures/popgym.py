@@ -2,54 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-from matplotlib.figure import Figure
-
-from analysis import frames, scores
-from analysis.figures import FIGURES
-from analysis.style import agent_style, paper_style, save
+from analysis.figures import popgym_curves, popgym_recall, popgym_summary
+from analysis.figures.popgym_data import load
+from analysis.style import paper_style, save
 from results.store import results_root
-
-NAME = "popgym"
-SPEC = FIGURES[NAME]
-PREFIX = "long_term_memory/popgym/"
-
-
-@dataclass(frozen=True)
-class Data:
-    """What the drawings show. `runs` are rows of `frames.scores` with `normalised`, one cell a task and agent."""
-
-    tier: str
-    runs: pd.DataFrame
-    curves: pd.DataFrame  # of the same runs, every evaluation
-    published: pd.DataFrame
-    second: pd.DataFrame  # what `frames.one_cell` left out
-
-    @property
-    def finished(self) -> pd.DataFrame:
-        return self.runs[self.runs["state"] == "finished"]
-
-    @property
-    def agents(self) -> list[str]:
-        """The figure's agents that the tier plans or that have run, in order."""
-        some = {agent for _, agent, _ in SPEC.cells(self.tier)} | set(self.runs["agent"])
-        return [agent for agent in SPEC.agents if agent in some]
-
-    def means(self, column: str) -> pd.DataFrame:
-        """Mean over finished seeds, tasks x agents in the figure's order; NaN where there is none."""
-        means = self.finished.pivot_table(column, "task", "agent", aggfunc="mean")
-        return means.reindex(index=[t for t in SPEC.tasks(self.tier) if t in means.index], columns=self.agents)
 
 
 def draw(tier: str, root: Path | None = None) -> list[Path]:
     """Writes the summary and its two parts as PNG and PDF under `root`/figures, from the tables alone; the paths."""
-    from analysis.figures import popgym_curves, popgym_recall, popgym_summary
-
     root = root or results_root()
     data = load(tier, root)
     paths = []
@@ -57,64 +19,3 @@ def draw(tier: str, root: Path | None = None) -> list[Path]:
         for part in (popgym_summary, popgym_curves, popgym_recall):
             paths += save(part.plot(data), root / "figures", f"{part.STEM}-{tier}")
     return paths
-
-
-def load(tier: str, root: Path) -> Data:
-    """The rows of the figure's tasks and agents at one tier, and the published boxes."""
-    runs = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents)
-    runs, second = frames.one_cell(scores.with_normalised(runs[runs["task"].isin(SPEC.tasks(tier))]))
-    curves = frames.load("curves", root, tier)
-    published = frames.load("published").query("figure == 'popgym_summary'")
-    return Data(tier, runs, curves[curves["run_id"].isin(runs["run_id"])], published, second)
-
-
-def short(task: str) -> str:
-    return task.removeprefix(PREFIX)
-
-
-def missing(data: Data) -> str:
-    """One sentence on the runs that are not there and how to make them; empty if none is missing."""
-    wanted = {(task, agent, seed) for task, agent, seeds in SPEC.cells(data.tier) for seed in range(seeds)}
-    have = set(data.finished[["task", "agent", "seed"]].itertuples(index=False, name=None))
-    if not (left := wanted - have):
-        return ""
-    return (
-        f"Missing: {len(left)} of {len(wanted)} runs of the tier {data.tier}; "
-        f"`amago-bench reproduce --figure {NAME} --tier {data.tier}` makes them."
-    )
-
-
-def common_caption(data: Data, agents: Sequence[str]) -> list[str]:
-    """The sentences that stand under every drawing: n, failures, what is missing or left out, the tier."""
-    sentences = [f"Seeds a task (n): {'; '.join(_counts(data, agent) for agent in agents)}."]
-    if failed := int((data.runs["state"] == "failed").sum()):
-        sentences.append(f"Failed runs, without a return and in no mean: {failed}.")
-    if said := missing(data):
-        sentences.append(said)
-    if data.tier != "paper":
-        sentences.append(
-            f"The tier {data.tier} is not the paper's setting: fewer tasks, smaller networks, 2 % of its steps at "
-            "most; it is not to be read against the published boxes."
-        )
-    if not data.second.empty:
-        names = (f"{row.agent} on {short(row.task)} ({row.protocol}/{row.config})" for row in data.second.itertuples())
-        sentences.append(f"Left out, other protocol or configuration: {', '.join(names)}.")
-    return sentences
-
-
-def _counts(data: Data, agent: str) -> str:
-    seeds = data.finished.query("agent == @agent").groupby("task").size()
-    label = agent_style(agent).label
-    if seeds.empty:
-        return f"{label} none"
-    least, most = seeds.min(), seeds.max()
-    span = f"{least}" if least == most else f"{least} to {most}"
-    return f"{label} {span} on {len(seeds)} of {len(SPEC.tasks(data.tier))}"
-
-
-def write_caption(figure: Figure, sentences: list[str]) -> None:
-    """Writes the sentences below the figure, over its width; `style.save` makes room for them."""
-    width, height = figure.get_size_inches()
-    letters = int(16 * width)  # 16 of this size an inch
-    text = textwrap.fill(" ".join(sentences), letters, break_on_hyphens=False)
-    figure.text(0.02, -0.12 / height, text, va="top", fontsize=8)

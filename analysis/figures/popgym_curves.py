@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.popgym import SPEC, Data, common_caption, short, write_caption
+from analysis.figures.popgym_data import SPEC, Data, common_caption, short, write_caption
 from analysis.style import BLACK, agent_style
 from results.scales import scales
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import scores, stats
-from analysis.figures.popgym import SPEC, Data, common_caption, missing, write_caption
+from analysis.figures.popgym_data import SPEC, Data, common_caption, missing, write_caption
 from analysis.style import BLACK, agent_style
 
 STEM = "popgym"

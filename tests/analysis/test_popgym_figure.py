@@ -9,7 +9,7 @@ import pytest
 from nbclient import NotebookClient
 
 from analysis.figures import FIGURES, popgym_curves, popgym_recall, popgym_summary
-from analysis.figures.popgym import PREFIX, load, missing
+from analysis.figures.popgym_data import PREFIX, load, missing
 from analysis.style import paper_style
 
 ROOT = Path(__file__).parents[2]
