@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from amago_core.config import Config
@@ -21,7 +22,9 @@ class GRU(SequenceModel):
         self.out = nn.Sequential(nn.Linear(config.width, config.width), nn.LayerNorm(config.width))
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
-        hidden, _ = self.gru(packing.unpack(tokens))  # [B, L, D]; padding stands behind the tokens, it reaches none
+        grid = packing.unpack(tokens)  # padding stands behind the tokens, it reaches none
+        with torch.autocast("cpu", enabled=False):  # casts in each of many small steps cost more than bfloat16 saves
+            hidden, _ = self.gru(grid.float())  # [B, L, D]
         return self.out(packing.pack(hidden))
 
     def new_cache(self, slots: int) -> Tensor:

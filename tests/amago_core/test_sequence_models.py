@@ -144,6 +144,17 @@ def test_rotary_positions_depend_on_distances_only(make_agent: Callable[..., Age
     torch.testing.assert_close(begin, late, atol=1e-5, rtol=1e-5)
 
 
+def test_a_gru_on_a_cpu_learns_in_the_precision_that_it_acts_in(make_agent: Callable[..., Agent]) -> None:
+    model = make_agent(sequence_model="gru").sequence_model
+    tokens = torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(0))
+    hidden: list[Tensor] = []
+    model.gru.register_forward_hook(lambda *call: hidden.append(call[2][0]))
+    for half in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            model(tokens, Packing([6, 3]), torch.arange(9))
+    assert torch.equal(*hidden)
+
+
 def test_dropout_is_off_when_acting(make_agent: Callable[..., Agent]) -> None:
     model = make_agent(dropout=0.5).sequence_model
     tokens, packing, position = torch.ones(4, INPUTS), Packing([4]), torch.arange(4)
