@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gymnasium.vector import VectorEnv
 
+from benchmarks.vector_step import VectorStep
 from results.errors import UserError
 from results.schema import TIERS
 
-if TYPE_CHECKING:
-    from benchmarks.agents.protocol import VectorStep
-
 # A scripted policy for B slots: (step, memory) -> (batched actions, memory), with `Agent.act`'s rules for the memory.
-Policy = Callable[["VectorStep", Any], tuple[Any, Any]]
+Policy = Callable[[VectorStep, Any], tuple[Any, Any]]
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from gymnasium import Space
 from gymnasium.vector import VectorEnv
 
 from amago_core.progress import Progress
+from benchmarks.task import Task
+from benchmarks.vector_step import VectorStep
 from results.errors import UserError
 
 __all__ = ["Agent", "AgentSpec", "CannotResume", "ContractError", "Progress", "VectorStep"]
-
-if TYPE_CHECKING:
-    from benchmarks.task import Task
 
 
 class ContractError(UserError):
@@ -30,20 +29,6 @@ class ContractError(UserError):
 
 class CannotResume(UserError):
     """What an agent keeps beside its checkpoints is gone or changed; the line says what. The run starts afresh."""
-
-
-@dataclass(frozen=True)
-class VectorStep:
-    """What an agent sees when it acts, for B slots.
-
-    `first` marks slots that have just been reset: a rollout starts there and memory of the one before must be
-    cleared. `inner_reset` marks the first observation of a new inner episode of the same rollout: memory is kept.
-    """
-
-    observation: Any  # batched as the vector environment gives it
-    reward: np.ndarray  # float32 [B], of the step before; 0 where `first`
-    first: np.ndarray  # bool [B]
-    inner_reset: np.ndarray  # bool [B]
 
 
 @dataclass(frozen=True)

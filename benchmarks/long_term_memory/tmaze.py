@@ -10,7 +10,7 @@ The rules stand once, vectorised, in `TMaze`; `TMazeEnv` is a view of a single s
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,9 +20,7 @@ from gymnasium.vector.utils import batch_space
 
 from amago_core.seeding import child
 from benchmarks.task import Budget, Task
-
-if TYPE_CHECKING:
-    from benchmarks.agents.protocol import VectorStep
+from benchmarks.vector_step import VectorStep
 
 RIGHT, UP, LEFT, DOWN = range(4)
 OBSERVATION_SPACE = spaces.Box(-1.0, 1.0, (2,), np.float32)

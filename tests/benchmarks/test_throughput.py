@@ -42,8 +42,10 @@ def test_the_report_says_how_much_faster():
     assert second[4:] == ("10,200 steps/s", "3.0", "5,100 steps/s", "2.0")
     harness = {"name": "harness share of a run", "threads": 1, "dtype": "float32", "median": 7.0, "share": 0.021}
     popgym = {"name": "acting-64, POPGym", "threads": 2, "dtype": "float32", "median": 9.0}
-    rate = report.rows([popgym | {"rates": {"a": 30_000.0, "b": 10_000.0, "c": 20_000.0}}])[0][4]
-    assert rate == "20,000 steps/s, median of 3; 10,000 to 30,000"
+    (rates,) = report.rows([popgym | {"rates": {"a": 30_000.0, "b": 11_000.0, "c": 22_000.0}}])
+    assert rates[4:] == ("22,000 steps/s, median of 3; 11,000 to 30,000", "", "5,500 steps/s", "4.0")
+    (bfloat16,) = report.rows([record | {"dtype": "bfloat16", "median": 0.045}])
+    assert bfloat16[-2:] == ("180 ms", "4.0")  # the official one has no bfloat16
     assert report.rows([harness])[0][3:] == ("7000.0 ms", "2.1% of it", "", "", "")
 
 

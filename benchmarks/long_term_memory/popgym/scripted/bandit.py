@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from benchmarks.agents.protocol import VectorStep
+from benchmarks.vector_step import VectorStep
 
 OPTIMISM = 0.65  # chosen by simulation at 10 arms and 200 pulls, 30 arms and 600 pulls
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from benchmarks.agents.protocol import VectorStep
+from benchmarks.vector_step import VectorStep
 
 SHIPS = (2, 3, 3, 4)
 ROUNDS = 4

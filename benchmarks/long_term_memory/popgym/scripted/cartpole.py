@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from benchmarks.agents.protocol import VectorStep
+from benchmarks.vector_step import VectorStep
 
 # Constants of gymnasium's CartPole-v1; the state is (position, velocity, angle, angular velocity).
 GRAVITY, MASS, POLE_MASS, HALF_LENGTH, FORCE, TAU = 9.8, 1.1, 0.1, 0.5, 10.0, 0.02

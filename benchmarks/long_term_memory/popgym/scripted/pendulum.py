@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from benchmarks.agents.protocol import VectorStep
+from benchmarks.vector_step import VectorStep
 
 # Constants of gymnasium's Pendulum-v1; the state is (angle from upright, angular velocity).
 TAU, GRAVITY, TORQUE, MAX_SPEED, MAX_TORQUE = 0.05, 15.0, 3.0, 8.0, 2.0

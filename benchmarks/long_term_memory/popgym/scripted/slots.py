@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from benchmarks.agents.protocol import VectorStep
+from benchmarks.vector_step import VectorStep
 
 Player = Generator[Any, Any, None]  # yields an action and is sent what it sees next, as Python's integers
 
