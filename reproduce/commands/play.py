@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reproduce import options
+from reproduce.text import shortened
 from results.errors import UserError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def sweep(
         if plays(agent[0], task)
     ]  # fmt: skip
     if without := [f"{base} on {task.id}" for task in tasks.values() for base, _ in bases if not plays(base, task)]:
-        click.echo(f"left out, without such a policy: {', '.join(without)}")
+        click.echo(f"left out, without such a policy: {shortened(without)}")
     if not jobs:
         raise UserError("no run is left to make; choose another agent or task")
     if make_missing(jobs, root or results_root(), workers, replace):
@@ -121,7 +122,7 @@ def _playable(pattern: str, tier: str) -> list[Task]:
     if not playable:
         matched[0].budget(tier)
     if without := [task.id for task in matched if tier not in task.budgets]:
-        click.echo(f"left out, without a budget at the tier {tier}: {', '.join(without)}")
+        click.echo(f"left out, without a budget at the tier {tier}: {shortened(without)}")
     return playable
 
 

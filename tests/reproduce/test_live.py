@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.sweep import Job, State
 from reproduce.live import Lines, last_return, pace, time_left
-from reproduce.text import aligned, duration
+from reproduce.text import aligned, duration, shortened
 
 
 def state(seed, status="running", seconds=0.0, **progress):
@@ -59,3 +59,8 @@ def test_duration(seconds, text):
 
 def test_aligned_numbers_stand_to_the_right():
     assert aligned(("name", "n"), [("a", 5), ("bcdef", 12.0), ("c", None)]) == "name    n\na       5\nbcdef  12\nc"
+
+
+def test_a_long_list_of_names_is_shortened():
+    assert shortened(["a", "b", "c"]) == "a, b, c"
+    assert shortened(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
