@@ -238,6 +238,9 @@ class Recorder:
                 mirror.scalars(values, self._env_steps)
 
 
+MERGED = ("results/reference", "results/protocols.json")  # tracked, but written by `merge` and no code
+
+
 def git_state() -> tuple[str, bool]:
     """The commit of the code and whether tracked code was changed since; ("", False) outside a checkout."""
 
@@ -246,7 +249,7 @@ def git_state() -> tuple[str, bool]:
         return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results/reference")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{path}" for path in MERGED))
         return git("rev-parse", "HEAD").strip(), bool(changed.strip())
     except (OSError, subprocess.CalledProcessError):
         return "", False

@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 import types
 from dataclasses import replace
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from benchmarks import record
 from benchmarks import run as run_module
 from benchmarks.agents import agent_id, make_agent, parse_agent, parse_settings
 from benchmarks.agents.protocol import ContractError, Progress
@@ -413,3 +415,18 @@ def test_a_checkpoint_that_fails_leaves_the_one_before(tmp_path):
         save_checkpoint(Full(None), tmp_path / "checkpoint")
     assert (tmp_path / "checkpoint" / "weights.txt").read_text() == "weights"
     assert (tmp_path / "checkpoint" / "done").exists()
+
+
+def test_code_is_dirty_when_code_changed_and_not_when_tables_were_merged(tmp_path, monkeypatch):
+    files = ["benchmarks/record.py", "results/protocols.json", "results/reference/laptop/runs.csv"]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("before")
+    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "m"]):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    monkeypatch.setattr(record, "__file__", str(tmp_path / files[0]))
+    for file, dirty in zip(reversed(files), (False, False, True), strict=True):
+        (tmp_path / file).write_text("after")
+        commit, found = record.git_state()
+        assert found is dirty, file
+    assert len(commit) == 40
