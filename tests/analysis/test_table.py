@@ -3,12 +3,14 @@
 import io
 import json
 import math
+from fnmatch import fnmatchcase
 
 import pandas as pd
 import pytest
 
 from analysis import frames
-from analysis.table import render, summary
+from analysis.table import STOPS_EARLY, render, summary
+from benchmarks.catalog import tasks
 from results.errors import UserError
 
 TMAZE = "long_term_memory/tmaze/*"
@@ -34,7 +36,17 @@ def test_a_task_that_is_not_solved_or_not_has_students_t(write_run, tmp_path):
         write_run("meta_rl/other", "amago", seed, score)
     row = summary(tmp_path, "laptop").iloc[0]
     assert row["interval"] == "t" and row["low"] == pytest.approx(0.75 - 12.7062 * 0.25, abs=1e-3)  # t(0.975, 1)
-    assert "final return [95%]" in render(summary(tmp_path)) and "Training at the tier" not in render(summary(tmp_path))
+    assert "final return [95%]" in render(summary(tmp_path)) and "ends early" not in render(summary(tmp_path))
+
+
+def test_the_early_stop_is_said_of_the_tasks_that_have_one(write_run, tmp_path):
+    laptop = [task for task in tasks().values() if "laptop" in task.budgets]
+    stops = {task.id for task in laptop if task.budget("laptop").stop_return is not None}
+    assert stops and stops == {task.id for task in laptop if fnmatchcase(task.id, STOPS_EARLY)}
+    write_run("long_term_memory/popgym/RepeatPreviousEasy", "amago", 0, 1.0)
+    assert "ends early" not in render(summary(tmp_path))
+    write_run("long_term_memory/tmaze/passive-10", "amago", 0, 1.0)
+    assert "ends early" in render(summary(tmp_path))
 
 
 def test_another_configuration_is_another_row_and_threads_are_none(write_run, tmp_path):
@@ -128,7 +140,7 @@ def test_text_and_markdown(write_tmaze):
     frame = summary(write_tmaze({(10, "amago"): [1.0] * 5}), "laptop", TMAZE)
     text, markdown = render(frame), render(frame, "markdown")
     assert "1.000         degenerate  1.000   1.000 [0.48, 1.00]" in text
-    assert "max in training" in text and "final return " in text and "(20 rollouts each)" in text
+    assert "max in training" in text and "final return " in text and "(20 rollouts each)" in " ".join(text.split())
     assert ">= 0.95 (long_term_memory/tmaze/*)" in text
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len(lines) == 3 and len({line.count("|") for line in lines}) == 1
