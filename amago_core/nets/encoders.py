@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from amago_core.config import Config
-from amago_core.nets.layers import ExactLinear, follow, mlp
+from amago_core.nets.layers import Float32Linear, follow, mlp
 from amago_core.sequences import Batch
 from amago_core.spaces import ActionCodec, ObservationCodec
 
@@ -59,14 +59,16 @@ class TimestepEncoder(nn.Module):
         goals, of_goal = observations.goal_shape
         self.goal_encoder: nn.Module | None = None
         if goals:
+            sizes = (goals * of_goal, 2 * goals * of_goal, config.goal_width)
             self.goal_encoder = nn.Sequential(
-                mlp((goals * of_goal, 2 * goals * of_goal, config.goal_width), config.encoder_activation),
+                mlp(sizes, config.encoder_activation, first=Float32Linear, last=Float32Linear),
                 nn.LayerNorm(config.goal_width),
             )
             features += config.goal_width
+        sizes = (features, *config.encoder_hidden, config.encoder_width)
         self.map = nn.Sequential(
             # Eight bits of a position would hide how far it has moved since the last timestep.
-            mlp((features, *config.encoder_hidden, config.encoder_width), config.encoder_activation, ExactLinear),
+            mlp(sizes, config.encoder_activation, first=Float32Linear),
             nn.LayerNorm(config.encoder_width),
         )
 

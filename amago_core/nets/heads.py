@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from amago_core.config import Config
-from amago_core.nets.layers import EnsembleLinear, activation, mlp
+from amago_core.nets.layers import EnsembleLinear, Float32EnsembleLinear, Float32Linear, activation, mlp
 
 Array: TypeAlias = npt.NDArray[np.float32]
 
@@ -40,8 +40,10 @@ class Critics(nn.Module):
         hidden = config.head_hidden
         self.first = EnsembleLinear(config.critics, inputs, hidden[0])
         rest: list[nn.Module] = []
-        for fan_in, fan_out in pairwise((*hidden, outputs)):
+        for fan_in, fan_out in pairwise(hidden):
             rest += [activation(config.head_activation), EnsembleLinear(config.critics, fan_in, fan_out)]
+        # Actions differ by little and values may be large: their difference does not survive the 8 bits of bfloat16.
+        rest += [activation(config.head_activation), Float32EnsembleLinear(config.critics, hidden[-1], outputs)]
         self.rest = nn.Sequential(*rest)  # [C, M, hidden] -> [C, M, outputs]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -102,7 +104,8 @@ class DiscreteHeads(Heads):
     def __init__(self, config: Config, discounts: int, actions: int) -> None:
         super().__init__()
         self.discounts, self.actions = discounts, actions
-        self.actor = mlp((config.width, *config.head_hidden, discounts * actions), config.head_activation)
+        sizes = (config.width, *config.head_hidden, discounts * actions)
+        self.actor = mlp(sizes, config.head_activation, last=Float32Linear)
         self.critics = Critics(config, config.width, discounts * actions)
         self._copy_targets()
 
@@ -152,7 +155,8 @@ class ContinuousHeads(Heads):
     def __init__(self, config: Config, discounts: tuple[float, ...], actions: int, generator: torch.Generator) -> None:
         super().__init__()
         self.discounts, self.actions, self.generator = len(discounts), actions, generator
-        self.actor = mlp((config.width, *config.head_hidden, len(discounts) * 2 * actions), config.head_activation)
+        sizes = (config.width, *config.head_hidden, len(discounts) * 2 * actions)
+        self.actor = mlp(sizes, config.head_activation, last=Float32Linear)
         self.critics = Critics(config, config.width + 1 + actions, 1)
         self.register_buffer("feature", 10 * torch.tensor(discounts).clamp(min=1e-3).log().unsqueeze(1))  # [G, 1]
         self._copy_targets()
@@ -177,9 +181,10 @@ class ContinuousHeads(Heads):
         of_state, of_rest = first.weight[:, :width], first.weight[:, width:]  # [C, D, W], [C, 1 + A, W]
         gamma = self.feature.expand(len(action), -1, -1)  # [M, G, 1]
         rest = torch.cat([gamma, action.clamp(-0.999, 0.999).expand(-1, self.discounts, -1)], dim=-1)  # [M, G, 1 + A]
-        h = torch.einsum("md,cdw->cmw", state, of_state).unsqueeze(2) + torch.einsum("mgr,crw->cmgw", rest, of_rest)
-        h = (h + first.bias.unsqueeze(2)).flatten(1, 2)  # [C, M, G, W] -> [C, M G, W]
-        q: Tensor = critics.rest(h).view(-1, len(state), self.discounts)  # [C, M G, 1] -> [C, M, G]
+        with torch.autocast(state.device.type, enabled=False):  # what an action changes passes through every layer
+            h = torch.einsum("md,cdw->cmw", state, of_state).unsqueeze(2) + torch.einsum("mgr,crw->cmgw", rest, of_rest)
+            h = (h + first.bias.unsqueeze(2)).flatten(1, 2)  # [C, M, G, W] -> [C, M G, W]
+            q: Tensor = critics.rest(h).view(-1, len(state), self.discounts)  # [C, M G, 1] -> [C, M, G]
         return q.transpose(0, 1)
 
     def bootstrap(self, state: Tensor) -> Tensor:

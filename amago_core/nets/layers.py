@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
@@ -20,20 +22,46 @@ def activation(name: str) -> nn.Module:
     return modules[name]()
 
 
-class ExactLinear(nn.Linear):
-    """A linear map that stays in float32 under autocast, for inputs whose small differences matter."""
+class ExactProduct(torch.autograd.Function):
+    """`x @ weight + bias` in the type of the weights, whatever the type of x, with gradients in the type of x.
+
+    Float32 keeps small differences between large outputs. Their gradients have no such differences to keep, and most
+    of the arithmetic is theirs.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.bias_shape = bias.shape
+        return (x.to(weight.dtype) @ weight).add_(bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        rounded = out.to(x.dtype)
+        of_x = rounded @ weight.to(x.dtype).mT
+        of_weight = (x.mT @ rounded).to(weight.dtype)
+        return of_x, of_weight, out.sum_to_size(ctx.bias_shape)
+
+
+class Float32Linear(nn.Linear):
+    """A linear map whose output is float32, also under autocast, for small differences that matter."""
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x)
+            return ExactProduct.apply(x, self.weight.mT, self.bias)
 
 
-def mlp(sizes: Sequence[int], act: str, first: type[nn.Linear] = nn.Linear) -> nn.Sequential:
+def mlp(
+    sizes: Sequence[int], act: str, *, first: type[nn.Linear] = nn.Linear, last: type[nn.Linear] = nn.Linear
+) -> nn.Sequential:
     """Linear maps with an activation between them, none after the last."""
+    kinds = [first, *[nn.Linear] * (len(sizes) - 3), last]
     layers: list[nn.Module] = []
-    for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
-        layers += [activation(act)] * (i > 0) + [(nn.Linear if i else first)(fan_in, fan_out)]
-    return nn.Sequential(*layers)
+    for linear, (fan_in, fan_out) in zip(kinds, pairwise(sizes), strict=True):
+        layers += [linear(fan_in, fan_out), activation(act)]
+    return nn.Sequential(*layers[:-1])
 
 
 @torch.no_grad()
@@ -136,3 +164,11 @@ class EnsembleLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.baddbmm(self.bias, x, self.weight)
+
+
+class Float32EnsembleLinear(EnsembleLinear):
+    """The same with a float32 output, also under autocast."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return ExactProduct.apply(x, self.weight, self.bias)
