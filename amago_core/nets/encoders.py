@@ -6,40 +6,31 @@ import torch
 from torch import Tensor, nn
 
 from amago_core.config import Config
-from amago_core.nets.layers import Float32Linear, follow, mlp
+from amago_core.nets.layers import Float32Linear, mlp
+from amago_core.nets.moments import Moments
 from amago_core.sequences import Batch
 from amago_core.spaces import ActionCodec, ObservationCodec
 
 
 class InputNorm(nn.Module):
-    """Per-feature normalisation by moving first and second moments (A.3).
+    """Per-feature normalisation by moving moments.
 
     Statistics move in training mode only, and from the raw input: the paper-time code fed the normalised input
-    back into them (pitfall 11). A feature that hardly varies (sigma <= 0.01) is only centred.
+    back into them. They start as those of the first batch, and not from mean 0 as in that code, where the start
+    still outweighs the spread of a large feature after tens of thousands of updates. A feature that hardly varies
+    (sigma <= 0.01) is only centred.
     """
-
-    mean: Tensor
-    square: Tensor
-    count: Tensor
 
     def __init__(self, features: int, rate: float = 1e-4) -> None:
         super().__init__()
-        self.rate = rate
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("square", torch.ones(features))
-        self.register_buffer("count", torch.ones((), dtype=torch.int64))
+        self.moments = Moments(features, rate)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
-            self._update(x.detach())
-        sigma = (self.square - self.mean.square()).clamp(min=1e-5).sqrt()
+            self.moments.update(x.detach())
+        sigma = self.moments.variance.clamp(min=1e-5).sqrt()
         sigma = torch.where(sigma <= 0.01, torch.ones_like(sigma), sigma.clamp(max=1e6))
-        return ((x - self.mean) / sigma).clamp(-1e4, 1e4)
-
-    def _update(self, x: Tensor) -> None:
-        self.count += 1
-        rate = self.rate / (1 - (1 - self.rate) ** self.count)
-        follow(self.mean, self.square, x, rate)
+        return ((x - self.moments.mean.to(x.dtype)) / sigma.to(x.dtype)).clamp(-1e4, 1e4)
 
 
 class TimestepEncoder(nn.Module):

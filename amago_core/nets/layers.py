@@ -64,19 +64,6 @@ def mlp(
     return nn.Sequential(*layers[:-1])
 
 
-@torch.no_grad()
-def follow(mean: Tensor, square: Tensor, batch: Tensor, rate: Tensor) -> None:
-    """Moves running first and second moments towards those of a batch [N, ...], except where one is not finite.
-
-    A skipped gradient step leaves no trace, but one NaN would stay in a moving average for ever; and a mean that moved
-    without its square, which overflows earlier, would leave a variance below zero.
-    """
-    moments = batch.mean(0), batch.square().mean(0)
-    finite = moments[0].isfinite() & moments[1].isfinite()
-    for statistic, moment in zip((mean, square), moments, strict=True):
-        statistic.lerp_(torch.where(finite, moment, statistic), rate.to(statistic.dtype))
-
-
 class Dropout(nn.Module):
     """Dropout that draws from its own generator, since no module draws from a global one.
 

@@ -25,8 +25,8 @@ def test_the_first_step_by_hand() -> None:
     popart = PopArt(1, rate=0.5)
     popart.update(torch.tensor([[2.0], [4.0]]))
     beta = 1 / 1.5
-    assert popart.mean.item() == pytest.approx(3 * beta)
-    assert popart.square.item() == pytest.approx(100 * (1 - beta) + 10 * beta)
+    assert popart.moments.mean.item() == pytest.approx(3 * beta)
+    assert popart.moments.variance.item() == pytest.approx(100 * (1 - beta) + 10 * beta - (3 * beta) ** 2)
     sigma = (40 - 4) ** 0.5  # 100/3 + 20/3 - 2 ** 2
     assert popart.sigma.item() == pytest.approx(sigma)
     assert popart.w.item() == pytest.approx(10 / sigma)
@@ -36,37 +36,50 @@ def test_the_first_step_by_hand() -> None:
 def test_the_first_rate_of_the_paper_is_a_half() -> None:
     popart = PopArt(1, rate=5e-4)
     popart.update(torch.tensor([[8.0]]))
-    assert popart.mean.item() == pytest.approx(4, rel=1e-3)
+    assert popart.moments.mean.item() == pytest.approx(4, rel=1e-3)
 
 
 def test_values_and_returns_are_inverse() -> None:
     popart = PopArt(2, 0.1)
     popart.update(torch.tensor([[1.0, 50.0], [3.0, -20.0]]))
     y = torch.tensor([[5.0, 7.0]])
-    torch.testing.assert_close(popart.sigma * popart.standardise(y) + popart.mean, y)
+    torch.testing.assert_close((popart.sigma * popart.standardise(y) + popart.moments.mean).float(), y)
 
 
 def test_each_discount_has_statistics_of_its_own() -> None:
     popart = PopArt(2, 0.5)
     popart.update(torch.tensor([[0.0, 1000.0]]))
-    assert popart.mean[0] == 0 and popart.mean[1] > 100
+    assert popart.moments.mean[0] == 0 and popart.moments.mean[1] > 100
     assert popart.w[0] != popart.w[1]
 
 
 def test_equal_large_targets_give_no_nan() -> None:
-    """Pitfall 14: the variance of constant returns rounds below zero in float32; sigma stays at its floor."""
+    """The variance of constant returns is 0, or rounds below it; sigma has a floor."""
     popart = PopArt(1, 1.0)
     for value in (4097.3, 4097.3, 0.1):
         popart.update(torch.full((5, 1), value))
-        assert popart.sigma.item() >= 1e-4
+        assert popart.sigma.item() == pytest.approx(1e-4)
         for x in (popart.w, popart.b, popart.value(torch.ones(1)), popart.standardise(torch.ones(1))):
             assert x.isfinite().all()
+
+
+def test_a_large_mean_leaves_the_spread() -> None:
+    """With moving averages of y and y^2 in float32 the variance at 3,000 is noise. After 40,000 updates at the paper's
+    rate the start (mean 0, variance 100) counts for 1e-12."""
+    means, generator = torch.tensor([0.0, 300.0, 3_000.0, 1e5]), torch.Generator().manual_seed(0)
+    popart = PopArt(4, 5e-4)
+    for batch in (means + torch.randn(40_000, 16, 4, generator=generator)).unbind():
+        popart.update(batch)
+    torch.testing.assert_close(popart.moments.mean, means.double(), rtol=0, atol=0.05)
+    torch.testing.assert_close(popart.sigma, torch.ones(4).double(), rtol=0.05, atol=0)
+    values = popart.value(torch.full((4,), 0.5))  # of an output that was worth 10 * 0.5 at the start
+    torch.testing.assert_close(values, torch.full((4,), 5.0), rtol=0, atol=0.05)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e21])  # the square of the last is infinite
 def test_a_bad_batch_leaves_no_trace(bad: float) -> None:
     popart = PopArt(2, 0.5)
     popart.update(torch.tensor([[bad, 3.0]]))
-    assert popart.mean.tolist() == [0, pytest.approx(2)]
-    assert popart.square[0] == 100
+    assert popart.moments.mean.tolist() == [0, pytest.approx(2)]
+    assert popart.moments.variance[0] == 100
     assert popart.w.isfinite().all() and popart.b.isfinite().all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amago_core.replay import Replay, Trajectory
@@ -75,7 +75,7 @@ def test_every_slice_start_is_as_likely_the_last_one_included(tmp_path: Path) ->
     assert torch.equal(batch.observation[:, 0], batch.position.float())  # a slice keeps its timesteps
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 11), min_size=1, max_size=40),
     tokens=st.integers(12, 40),
