@@ -77,13 +77,13 @@ def test_what_is_missing_is_said(write_tmaze):
     assert "no data (0/18 runs)" in text and "without a return: 1." in text and "Student t" in text
 
 
-def test_u95_nothing_has_run(tmp_path):
+def test_nothing_has_run(tmp_path):
     data = load("paper", tmp_path)
     assert caption(data).count("no data (0/35 runs)") == 3
     assert len(FIGURES["passive-tmaze"].draw("paper", tmp_path)) == 2
 
 
-def test_u95_runs_that_all_failed_are_no_data(write_tmaze):
+def test_runs_that_all_failed_are_no_data(write_tmaze):
     data = load("smoke", write_tmaze({(10, "amago"): [math.nan]}, tier="smoke"))
     with paper_style():
         assert "AMAGO (Transformer): no data (0/2 runs, 1 failed)" in legends(plot(data))
@@ -97,7 +97,7 @@ def test_a_second_protocol_is_left_out_and_said(write_tmaze, write_run):
     assert "Left out, other protocol or configuration: amago at 10 (bbbbbbbb/" in caption(data)
 
 
-def test_u86_files_are_the_same_bytes_for_the_same_tables(write_tmaze):
+def test_files_are_the_same_bytes_for_the_same_tables(write_tmaze):
     root = write_tmaze(LAPTOP)
     paths = FIGURES["passive-tmaze"].draw("laptop", root)
     assert [path.name for path in paths] == ["passive-tmaze-laptop.png", "passive-tmaze-laptop.pdf"]

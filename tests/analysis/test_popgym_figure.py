@@ -85,7 +85,7 @@ def test_every_mark_is_inside_its_panel(root):
     assert texts(figure).count("no runs") == 3 * 3  # three agents in three panels
 
 
-def test_u95_nothing_has_run_and_one_line_says_what_to_do(tmp_path):
+def test_nothing_has_run_and_one_line_says_what_to_do(tmp_path):
     data = load("laptop", tmp_path)
     said = (
         "Missing: 130 of 130 runs of the tier laptop; `amago-bench reproduce --figure popgym --tier laptop` makes them."

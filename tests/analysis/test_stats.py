@@ -47,12 +47,12 @@ def test_mean_interval_by_hand():
 
 
 @pytest.mark.parametrize(("values", "kind"), [([], "empty"), ([2.0], "single"), ([1.0, 1.0, 1.0], "degenerate")])
-def test_u84_no_interval_where_there_is_none(values, kind):
+def test_no_interval_where_there_is_none(values, kind):
     interval = stats.mean_interval(values, failed="error")
     assert (interval.low, interval.high, interval.kind) == (None, None, kind)
 
 
-def test_u85_failed_seeds_follow_an_explicit_policy():
+def test_failed_seeds_follow_an_explicit_policy():
     values = [1, NAN, 3]
     excluded = stats.mean_interval(values, failed="exclude")
     assert (excluded.value, excluded.n, excluded.failed) == (2.0, 2, 1)
@@ -79,7 +79,7 @@ def test_aggregates_by_hand():
     assert stats.performance_profile(s, [0, 0.5, 3]) == pytest.approx([5 / 6, 3 / 6, 1 / 6])
 
 
-def test_u81_every_task_weighs_the_same_however_many_runs_it_has():
+def test_every_task_weighs_the_same_however_many_runs_it_has():
     s = scores(a=[1, 1, 1, 1, 1, 1], b=[0])
     assert stats.mean(s) == pytest.approx(0.5)
     assert stats.interquartile_mean(s) == pytest.approx(0.5)
@@ -134,7 +134,7 @@ def test_aggregates_without_an_interval(interval):
     assert interval(scores(a=[0.1] * 3, b=[0.7] * 3)).kind == "degenerate"  # 0.1 is not the mean of three of it
 
 
-def test_u86_bootstrap_is_seeded_and_draws_within_tasks():
+def test_bootstrap_is_seeded_and_draws_within_tasks():
     s = scores(a=[0, 1, 2], b=[10, 20])
     first, again = (stats.bootstrap(s, stats.interquartile_mean) for _ in range(2))
     assert first == again
@@ -178,7 +178,7 @@ def test_five_against_five_is_enough_and_three_against_three_is_not():
 
 
 @pytest.mark.parametrize("draw", [lambda rng: rng.normal(size=5), lambda rng: rng.integers(2, size=5)])
-def test_u119_no_more_false_alarms_than_stated(draw):
+def test_no_more_false_alarms_than_stated(draw):
     """Agents that are the same, with returns spread or solved-or-not: 5 % of the comparisons find one above."""
     rng = np.random.default_rng(0)
     found = [stats.permutation_test({"a": draw(rng)}, {"a": draw(rng)}).p <= 0.05 for _ in range(1000)]
@@ -217,7 +217,7 @@ def test_holm_by_hand():
     assert stats.holm([]) == []
 
 
-def test_u106_the_statistics_need_numpy_and_scipy_only():
+def test_the_statistics_need_numpy_and_scipy_only():
     code = "import sys, analysis.stats; print(*sorted({m.split('.')[0] for m in sys.modules} & set(sys.argv[1:])))"
     others = ["pandas", "arch", "rliable", "statsmodels", "sklearn", "matplotlib", "seaborn", "torch"]
     said = subprocess.run([sys.executable, "-c", code, *others], capture_output=True, text=True, check=True)

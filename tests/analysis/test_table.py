@@ -72,7 +72,7 @@ def test_seeds_of_an_agent_that_learns_nothing_are_one(write_tmaze):
     assert "n is 1 for an agent that learns nothing" in render(summary(root))
 
 
-def test_u82_the_number_of_episodes_does_not_narrow_the_interval(write_tmaze):
+def test_the_number_of_episodes_does_not_narrow_the_interval(write_tmaze):
     # a curve row holds 100 rollouts; n is the number of seeds
     assert summary(write_tmaze({(10, "amago"): [1.0, 0.5, 0.6]}), "laptop", TMAZE)["n"].tolist() == [3]
 
@@ -114,7 +114,7 @@ def test_a_finished_run_without_final_evaluation_counts_as_failed(write_tmaze, w
     assert (row["n"], row["failed"], row["best"]) == (2, 1, 1.0)
 
 
-def test_u95_all_seeds_failed(write_tmaze):
+def test_all_seeds_failed(write_tmaze):
     root = write_tmaze({(10, "amago"): [NAN, NAN]})
     row = summary(root, "laptop", TMAZE).iloc[0]
     assert (row["n"], row["failed"], row["interval"], row["solved"]) == (2, 2, "empty", 0.0)

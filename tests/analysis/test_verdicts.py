@@ -24,7 +24,7 @@ def test_without_runs_paper_claims_need_the_paper_tier(tmp_path):
         assert each.outcome == ("needs paper tier" if each.claim.tier == "paper" else "not run")
 
 
-def test_u125_laptop_runs_never_judge_a_paper_claim(write_tmaze):
+def test_laptop_runs_never_judge_a_paper_claim(write_tmaze):
     root = write_tmaze({(n, "amago"): ONES for n in (10, 30, 100, 300, 1000, 3000, 10000)})
     assert verdict(root, "T1").outcome == "needs paper tier"
     assert verdict(root, "T1-laptop").outcome == "supported"
@@ -44,7 +44,7 @@ def test_u125_laptop_runs_never_judge_a_paper_claim(write_tmaze):
         ([], "inconclusive"),
     ],
 )
-def test_u120_solved_share(write_tmaze, at_100, outcome):
+def test_solved_share(write_tmaze, at_100, outcome):
     root = write_tmaze({(10, "amago"): ONES, (30, "amago"): ONES, (100, "amago"): at_100})
     assert verdict(root, "T1-laptop").outcome == outcome
 
@@ -141,7 +141,7 @@ def test_tuning_seeds_and_unfinished_runs_are_no_results(write_tmaze, write_run)
     assert found.outcome == "not run" and "2 unfinished" in found.reason
 
 
-def test_u125_published_and_measured_stand_side_by_side(write_tmaze):
+def test_published_and_measured_stand_side_by_side(write_tmaze):
     root = write_tmaze({(n, "amago"): [1, 1, 1, 1, NAN] for n in (10, 30, 100)})
     text = " ".join(to_text([verdict(root, "T1-laptop")]).split())
     assert "restates T1 at the tier laptop; not the paper's claim" in text

@@ -16,7 +16,7 @@ SMALL = {"encoder_hidden": "8", "encoder_width": "8", "width": "8", "head_hidden
 
 
 @pytest.mark.parametrize("preset", ["amago", "amago-gru", "amago-memoryless"])
-def test_u44_memory_lives_from_the_first_to_the_last_step_of_a_rollout(
+def test_memory_lives_from_the_first_to_the_last_step_of_a_rollout(
     toys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, preset: str
 ) -> None:
     """The policies of an evaluation are those of one forward pass over what was seen and done in each rollout."""

@@ -65,7 +65,7 @@ def test_rows_are_a_table_with_the_columns_of_the_schema(loaded):
     assert loaded.evaluate(20, 10)[0].episode_return == 1.0
 
 
-def test_u44_acting_by_hand_remembers_within_a_rollout_and_forgets_between(loaded):
+def test_acting_by_hand_remembers_within_a_rollout_and_forgets_between(loaded):
     total = []
     for seed in range(8):
         env = loaded.task.make(1)

@@ -50,14 +50,14 @@ def fingerprint(task_id, steps=100):
 
 
 @pytest.mark.parametrize("task_id", TASKS)
-def test_u08_observations_lie_in_their_space(task_id):
+def test_observations_lie_in_their_space(task_id):
     for env, observation, _ in play(task_id, 100):
         space = env.single_observation_space
         for slot, one in enumerate(iterate(env.observation_space, observation)):
             assert one in space, f"{task_id}, slot {slot}, step {env.t[slot]}: {one!r} is outside {space}"
 
 
-def test_u61_same_seed_and_actions_are_the_same_world_in_every_process():
+def test_same_seed_and_actions_are_the_same_world_in_every_process():
     code = f"from test_contract import *; print([fingerprint(task) for task in {TASKS!r}])"
     path = os.pathsep.join([str(REPOSITORY), str(Path(__file__).parent)])
     said = {
@@ -72,7 +72,7 @@ def test_u61_same_seed_and_actions_are_the_same_world_in_every_process():
 
 
 @pytest.mark.parametrize("task_id", TASKS)
-def test_u62_global_generators_change_nothing(task_id):
+def test_global_generators_change_nothing(task_id):
     first = fingerprint(task_id)
     random.seed(1)
     np.random.seed(1)

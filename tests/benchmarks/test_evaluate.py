@@ -36,7 +36,7 @@ def columns(episodes, *names):
     return [tuple(getattr(e, name) for name in names) for e in episodes]
 
 
-def test_u04_success_at_any_step_and_at_the_last(toys):
+def test_success_at_any_step_and_at_the_last(toys):
     success = [None, False, True, False]
     task = toys.scripted(lambda t: (0.0, t == 3, False, {"success": success[t]}))
     episodes = play(task)
@@ -44,20 +44,20 @@ def test_u04_success_at_any_step_and_at_the_last(toys):
     assert summarise(episodes).success_mean == 1.0
 
 
-def test_u04_no_success_reported_is_none_and_not_false(toys):
+def test_no_success_reported_is_none_and_not_false(toys):
     episodes = play(toys.scripted(lambda t: (0.0, t == 3, False, {})))
     assert columns(episodes, "success_any", "success_last") == [(None, None)] * 4
     assert summarise(episodes).success_mean is None
 
 
 @pytest.mark.parametrize("length", [1, 3])
-def test_u29_the_counter_is_right_for_every_episode(toys, length):
+def test_the_counter_is_right_for_every_episode(toys, length):
     episodes = play(toys.scripted(lambda t: (1.0, t == length, False, {})), rollouts=14)
     assert columns(episodes, "episode_return", "episode_length") == [(length, length)] * 14
     assert columns(episodes, "slot", "rollout") == [(slot, rollout) for slot in range(2) for rollout in range(7)]
 
 
-def test_u24_one_step_episodes_in_every_second_rollout(toys):
+def test_one_step_episodes_in_every_second_rollout(toys):
     class Alternating:
         rollouts = 0
 
@@ -87,7 +87,7 @@ def test_every_slot_counts_equally_however_short_its_episodes(toys):
     assert summarise(episodes).return_mean == 2.5
 
 
-def test_u50_inner_episodes_are_rows_of_one_rollout(toys):
+def test_inner_episodes_are_rows_of_one_rollout(toys):
     def script(t):
         return float(t), False, False, {"inner_reset": t in (1, 3), "success": t == 2}
 
@@ -101,7 +101,7 @@ def test_u50_inner_episodes_are_rows_of_one_rollout(toys):
     assert [bool(step.inner_reset.all()) for step in agent.steps] == [False, True, False, True, False]
 
 
-def test_u50_an_inner_reset_on_the_last_step_adds_no_empty_episode(toys):
+def test_an_inner_reset_on_the_last_step_adds_no_empty_episode(toys):
     agent = Policy()
     episodes = play(toys.scripted(lambda t: (1.0, False, False, {"inner_reset": t in (2, 4)}), horizon=4), agent)
     assert not any((step.first & step.inner_reset).any() for step in agent.steps)
@@ -133,13 +133,13 @@ class Recall:
         return np.where(step.observation[:, 0] > 0, turn, 0), memory
 
 
-def test_u44_memory_lives_from_the_first_to_the_last_step_of_a_rollout():
+def test_memory_lives_from_the_first_to_the_last_step_of_a_rollout():
     task = get_task("long_term_memory/tmaze/passive-30")
     seeds = evaluation_seeds(task.id, "final")
     assert summarise(evaluate(Recall(), task, seeds)).return_mean == 1.0
 
 
-def test_u06_instances_are_balanced():
+def test_instances_are_balanced():
     task = get_task("long_term_memory/tmaze/passive-10")
     episodes = evaluate(Recall(), task, SEEDS, 100, 20)
     assert [e.instance for e in episodes].count("0") == 50
@@ -155,7 +155,7 @@ class Seeds(Policy):
         return {(slot, float(s.observation[slot, 0])) for s in self.steps for slot in np.flatnonzero(s.first)}
 
 
-def test_u70_evaluation_seeds_are_common_fixed_and_disjoint_from_training(toys):
+def test_evaluation_seeds_are_common_fixed_and_disjoint_from_training(toys):
     task = toys.scripted(lambda t: (1.0, t == 2, False, {}))
     one, other, earlier = Seeds(), Seeds(lambda step: np.ones(2, np.int64)), Seeds()
     play(task, one)
@@ -170,14 +170,14 @@ def test_u70_evaluation_seeds_are_common_fixed_and_disjoint_from_training(toys):
         assert not one.seen() & first
 
 
-def test_u70_rollouts_have_the_seeds_of_the_evaluating_role(toys):
+def test_rollouts_have_the_seeds_of_the_evaluating_role(toys):
     task, agent = toys.scripted(lambda t: (1.0, t == 2, False, {})), Seeds()
     play(task, agent)
     seeds = {slot: rollout_seeds(SEEDS, "evaluate", slot, 0)[:2].tolist() for slot in range(2)}
     assert agent.seen() == {(slot, float(np_random(s)[0].integers(1 << 20))) for slot in seeds for s in seeds[slot]}
 
 
-def test_u63_the_random_agent_repeats_itself():
+def test_the_random_agent_repeats_itself():
     task = get_task("long_term_memory/tmaze/passive-10")
     agent = Random(type("Spec", (), {"action_space": task.make(1).single_action_space}))
     once, again = (evaluate(agent, task, SEEDS, 20, 20) for _ in range(2))

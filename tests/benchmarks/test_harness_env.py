@@ -43,7 +43,7 @@ def answers(toys, observation=GOOD, reward=NO, terminated=NO, truncated=NO, info
 # --- horizon and flags ---
 
 
-def test_u01_end_of_episode_never_signalled(toys):
+def test_end_of_episode_never_signalled(toys):
     def script(t):
         if t == 6:
             raise ValueError("past max_path_length")
@@ -60,7 +60,7 @@ def test_u01_end_of_episode_never_signalled(toys):
 
 
 @pytest.mark.parametrize("task", [t for t in tasks().values() if t.horizon <= 400], ids=lambda t: t.id)
-def test_u02_step_counter_not_reset(task):
+def test_step_counter_not_reset(task):
     """Two rollouts, and the same two once more in the same environment, are as long as before."""
     raw = task.make(1)
 
@@ -77,7 +77,7 @@ def test_u02_step_counter_not_reset(task):
     raw.close()
 
 
-def test_u52_time_limit_is_no_termination(toys):
+def test_time_limit_is_no_termination(toys):
     env = wrap(toys.scripted(lambda t: (1.0, False, t == 3, {}), horizon=5))
     env.reset()
     flags = [env.step(noop(env))[2:4] for _ in range(3)]
@@ -86,7 +86,7 @@ def test_u52_time_limit_is_no_termination(toys):
 
 
 @pytest.mark.parametrize("also", [False, True])
-def test_u53_both_flags_true(toys, also):
+def test_both_flags_true(toys, also):
     env = wrap(toys.scripted(lambda t: (1.0, t == 2, also and t == 2, {}), horizon=2))
     env.reset()
     env.step(noop(env))
@@ -95,7 +95,7 @@ def test_u53_both_flags_true(toys, also):
     assert not truncated.any()
 
 
-def test_u24_episode_over_right_after_reset(toys):
+def test_episode_over_right_after_reset(toys):
     env = wrap(toys.scripted(lambda t: (1.0, True, False, {})))
     env.reset()
     for _ in range(7):
@@ -106,7 +106,7 @@ def test_u24_episode_over_right_after_reset(toys):
 
 
 @pytest.mark.parametrize("length", [1, 3])
-def test_u28_no_dead_reset_row(toys, length):
+def test_no_dead_reset_row(toys, length):
     env = wrap(toys.scripted(lambda t: (1.0, t == length, False, {})))
     env.reset()
     lengths, rewards = [], 0.0
@@ -120,7 +120,7 @@ def test_u28_no_dead_reset_row(toys, length):
     assert env.env_steps == 28 == rewards == sum(lengths) + env.t.sum()
 
 
-def test_u32_terminal_observation_is_of_the_old_rollout(toys):
+def test_terminal_observation_is_of_the_old_rollout(toys):
     env = wrap(toys.scripted(lambda t: (1.0, t == 2, False, {})))
     first, _ = env.reset()
     env.step(noop(env))
@@ -131,7 +131,7 @@ def test_u32_terminal_observation_is_of_the_old_rollout(toys):
     assert_array_equal(fresh[:, 1], [0, 0])
 
 
-def test_u50_inner_boundary_is_a_flag_and_ends_nothing(toys):
+def test_inner_boundary_is_a_flag_and_ends_nothing(toys):
     env = wrap(toys.scripted(lambda t: (1.0, False, False, {"inner_reset": t in (2, 4)}), horizon=4))
     _, infos = env.reset()
     assert_array_equal(infos["inner_reset"], [False, False])
@@ -154,20 +154,20 @@ def test_a_masked_reset_leaves_the_other_slots_alone(toys):
 # --- seeds ---
 
 
-def test_u64_every_slot_and_rollout_has_its_seed(toys):
+def test_every_slot_and_rollout_has_its_seed(toys):
     task = toys.scripted(lambda t: IDLE)
     first = {wrap(task, 8, root=np.random.SeedSequence(s)).reset()[0][i, 0] for s in range(5) for i in range(8)}
     assert len(first) == 40
 
 
-def test_u64_a_rollout_depends_on_its_seed_alone(toys):
+def test_a_rollout_depends_on_its_seed_alone(toys):
     task = toys.scripted(lambda t: (1.0, t == 2, False, {}))
     few, many = wrap(task, 1), wrap(task, 4)
     for _ in range(3):
         assert_array_equal(few.reset()[0][0], many.reset()[0][0])
 
 
-def test_u64_train_and_evaluation_seeds_are_disjoint_and_differ_between_slots_and_blocks():
+def test_train_and_evaluation_seeds_are_disjoint_and_differ_between_slots_and_blocks():
     train = [rollout_seeds(ROOT, "train", slot, block) for slot in range(40) for block in range(4)]
     evaluation = [rollout_seeds(ROOT, "evaluate", slot, block) for slot in range(40) for block in range(4)]
     assert not np.intersect1d(train, evaluation).size
@@ -196,7 +196,7 @@ def test_a_seed_from_outside_is_refused(toys):
 
 
 @pytest.mark.parametrize("reward", [np.ones(3), np.ones(3, np.int64), np.ones(3, bool), np.ones((3, 1)), [1, 1, 1]])
-def test_u20_rewards_are_cast_once(toys, reward):
+def test_rewards_are_cast_once(toys, reward):
     env = answers(toys, reward=reward, observation=GOOD.astype(np.float64))
     observation, got, terminated, truncated, _ = env.step(noop(env))
     assert (got.dtype, got.shape) == (np.float32, (3,))
@@ -205,7 +205,7 @@ def test_u20_rewards_are_cast_once(toys, reward):
     assert_array_equal(got, [1, 1, 1])
 
 
-def test_u21_negative_strides_and_read_only(toys):
+def test_negative_strides_and_read_only(toys):
     view = np.arange(6, dtype=np.float32).reshape(2, 3).T[::-1]
     view.flags.writeable = False
     env = answers(toys, observation=view)
@@ -215,7 +215,7 @@ def test_u21_negative_strides_and_read_only(toys):
     assert_array_equal(observation, [[2, 5], [1, 4], [0, 3]])
 
 
-def test_u21_a_buffer_that_the_environment_uses_again(toys):
+def test_a_buffer_that_the_environment_uses_again(toys):
     buffer = GOOD.copy()
     env = answers(toys, observation=buffer)
     observation, *_ = env.step(noop(env))
@@ -245,7 +245,7 @@ def test_dictionaries_keep_their_structure(toys):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("what", ["reward", "observation"])
-def test_u56_a_number_that_is_not_finite_names_task_slot_seed_and_step(toys, bad, what):
+def test_a_number_that_is_not_finite_names_task_slot_seed_and_step(toys, bad, what):
     value = GOOD.copy() if what == "observation" else np.zeros(3)
     value[1] = bad
     env = answers(toys, **{what: value})
@@ -282,7 +282,7 @@ def test_integers_that_do_not_fit_are_no_silent_overflow(toys):
         env.step(noop(env))
 
 
-def test_u06_a_hidden_instance_that_changes_inside_a_rollout(toys):
+def test_a_hidden_instance_that_changes_inside_a_rollout(toys):
     def answer(t):
         return GOOD, NO, NO, NO, {"instance": np.array([4, 4, 4 + (t >= 2)])}
 

@@ -161,7 +161,7 @@ def straight(tmp_path_factory):
 
 @pytest.mark.parametrize("agent", ["amago", "amago-gru"])
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
-def test_u74_a_run_stopped_again_and_again_ends_with_the_same_rows_and_weights(kind, agent, stop_at, tmp_path):
+def test_a_run_stopped_again_and_again_ends_with_the_same_rows_and_weights(kind, agent, stop_at, tmp_path):
     expected = make_run(tmp_path / "straight", kind, agent)
     for n in (2, 8, 20, 12):
         stop_at(n)
@@ -280,14 +280,14 @@ def check_kills(tmp_path: Path, kind: str, agent: str, env_steps: int, kills: in
     assert weights(folder) == weights(straight)
 
 
-def test_u71_killed_twenty_times(tmp_path):
+def test_killed_twenty_times(tmp_path):
     check_kills(tmp_path, "continuous", "amago", env_steps=600, kills=20)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["amago", "amago-gru"])
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
-def test_u71_killed_fifty_times(kind, agent, tmp_path):
+def test_killed_fifty_times(kind, agent, tmp_path):
     check_kills(tmp_path, kind, agent, env_steps=1500, kills=50)
 
 
@@ -306,7 +306,7 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 @pytest.mark.parametrize("name", ["agent/training.pt", "harness.json", "environments.npz", "manifest.json"])
-def test_u71_a_damaged_checkpoint_gives_way_to_the_one_before(name, damage, stopped, straight, tmp_path):
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(name, damage, stopped, straight, tmp_path):
     newest, older = core.checkpoints(stopped / "checkpoints")
     damage(newest / name)
     lines: list[str] = []
@@ -319,7 +319,7 @@ def test_u71_a_damaged_checkpoint_gives_way_to_the_one_before(name, damage, stop
     assert older.name == str(int(newest.name) - 1)
 
 
-def test_u71_with_all_checkpoints_damaged_it_starts_afresh_and_says_so(stopped, straight, tmp_path):
+def test_with_all_checkpoints_damaged_it_starts_afresh_and_says_so(stopped, straight, tmp_path):
     for folder in core.checkpoints(stopped / "checkpoints"):
         cut(folder / "harness.json")
     lines: list[str] = []
@@ -328,7 +328,7 @@ def test_u71_with_all_checkpoints_damaged_it_starts_afresh_and_says_so(stopped, 
 
 
 @pytest.mark.parametrize(("damage", "says"), [(Path.unlink, "is missing"), (cut, "bytes instead of")])
-def test_u76_a_replay_file_that_is_missing_or_cut_is_named(damage, says, stopped, straight, tmp_path):
+def test_a_replay_file_that_is_missing_or_cut_is_named(damage, says, stopped, straight, tmp_path):
     damage(stopped / "scratch" / "reward")
     lines: list[str] = []
     assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
@@ -345,7 +345,7 @@ def test_a_table_without_its_rows_is_no_ground_to_go_on_from(stopped, straight, 
     assert "episodes.csv lacks rows that it counts on" in lines[0]
 
 
-def test_u78_a_moved_run_goes_on(stopped, straight, tmp_path):
+def test_a_moved_run_goes_on(stopped, straight, tmp_path):
     shutil.move(tmp_path / "runs", tmp_path / "elsewhere" / "runs")
     lines: list[str] = []
     folder = make_run(tmp_path / "elsewhere", say=lines.append)
@@ -353,7 +353,7 @@ def test_u78_a_moved_run_goes_on(stopped, straight, tmp_path):
     assert rows(folder) == rows(straight)
 
 
-def test_u71_a_full_disk_is_one_line_and_what_was_written_stays(stopped, straight, stop_at, tmp_path, monkeypatch):
+def test_a_full_disk_is_one_line_and_what_was_written_stays(stopped, straight, stop_at, tmp_path, monkeypatch):
     stop_at(None)
     before = {path: path.read_bytes() for path in stopped.glob("*.csv")}
     kept = core.checkpoints(stopped / "checkpoints")
@@ -373,7 +373,7 @@ def test_u71_a_full_disk_is_one_line_and_what_was_written_stays(stopped, straigh
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system")
-def test_u71_a_really_full_disk(straight, stop_at, tmp_path):
+def test_a_really_full_disk(straight, stop_at, tmp_path):
     """A tmpfs fills up while checkpoints are written; with room made, the same command goes on."""
     stop_at(None)
     disk = tmp_path / "disk"
@@ -410,7 +410,7 @@ def test_another_format_is_refused_and_nothing_is_lost(stopped, tmp_path, monkey
     assert len(core.checkpoints(stopped / "checkpoints")) == 2
 
 
-def test_u78_the_checkpoint_of_another_run_is_refused_with_the_keys(stopped, stop_at, tmp_path):
+def test_the_checkpoint_of_another_run_is_refused_with_the_keys(stopped, stop_at, tmp_path):
     stop_at(20)
     with pytest.raises(Killed):
         make_run(tmp_path, seed=1)

@@ -47,7 +47,7 @@ def alive(pid):
     return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
 
 
-def test_u110_one_that_fails_and_one_that_hangs_stop_nobody_else(tmp_path, monkeypatch):
+def test_one_that_fails_and_one_that_hangs_stop_nobody_else(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "GRACE_S", 0.2)
     text = """
 if seed == 4: raise RuntimeError("number four")
@@ -76,7 +76,7 @@ def test_never_more_workers_than_given_and_all_are_used(tmp_path):
         sweep(jobs(1), tmp_path, 0)
 
 
-def test_u114_each_worker_has_one_thread(tmp_path, monkeypatch):
+def test_each_worker_has_one_thread(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "16")
     text = "print(*(os.environ[name] for name in ('OMP_NUM_THREADS', 'MKL_NUM_THREADS', 'OPENBLAS_NUM_THREADS')))"
     (state,) = sweep(jobs(1), tmp_path, 1, command=script(text))

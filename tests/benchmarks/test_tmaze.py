@@ -206,7 +206,7 @@ def test_reset_mask_leaves_the_other_slots_alone():
 
 
 @BOTH
-def test_u02_u03_second_rollout_is_as_long_and_carries_nothing_over(active):
+def test_second_rollout_is_as_long_and_carries_nothing_over(active):
     """Cases U02 and U03."""
     env = TMaze(4, 5, active)
     actions = walk(env)
@@ -218,7 +218,7 @@ def test_u02_u03_second_rollout_is_as_long_and_carries_nothing_over(active):
     np.testing.assert_array_equal(rollout(env, actions, seed=[0, 1, 2, 3]), first)  # a reset in the middle
 
 
-def test_u64_seeds_spread():
+def test_seeds_spread():
     """Case U64: seeds 0 to 4 with 8 slots are 40 different streams, here read off 64 goals each."""
     streams = set()
     for seed in range(5):

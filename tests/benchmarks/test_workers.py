@@ -128,7 +128,7 @@ def test_any_number_of_workers_gives_what_gymnasium_gives():
     assert all(equal(one, theirs) for one in ours)
 
 
-def test_u37_observations_of_any_kind_have_one_layout():
+def test_observations_of_any_kind_have_one_layout():
     def actions(t):
         rng = np.random.default_rng(t)
         return {"a": rng.integers(2, 7, size=3), "b": rng.uniform(-1, 1, (3, 2)).astype(np.float32)}
@@ -164,7 +164,7 @@ def test_more_workers_than_slots_are_as_many_as_slots():
 
 
 @pytest.mark.parametrize("kind", range(1, len(KINDS)), ids=lambda kind: KINDS[kind][0][-20:])
-def test_u35_a_fault_names_its_slot_and_all_workers_end(kind):
+def test_a_fault_names_its_slot_and_all_workers_end(kind):
     env = SlotsEnv(Bad, 5, 2, timeout=1)  # slots 0, 1 and 2, 3, 4
     env.reset(seed=[50, 50, 50, 100 * kind + 2, 50])
     env.step(np.zeros(5, int))
@@ -178,7 +178,7 @@ def test_u35_a_fault_names_its_slot_and_all_workers_end(kind):
     assert not children()
 
 
-def test_u35_after_a_fault_no_answer_is_taken_for_that_of_another_step():
+def test_after_a_fault_no_answer_is_taken_for_that_of_another_step():
     """Whoever catches it and resets goes on with the steps that he asks for."""
     env = SlotsEnv(Bad, 4, 2, timeout=5)
     env.reset(seed=[102, 50, 50, 50])
@@ -192,7 +192,7 @@ def test_u35_after_a_fault_no_answer_is_taken_for_that_of_another_step():
     env.close()
 
 
-def test_u35_the_traceback_of_the_worker_is_kept_for_the_log():
+def test_the_traceback_of_the_worker_is_kept_for_the_log():
     env = SlotsEnv(Bad, 1, 1, timeout=5)
     env.reset(seed=[101])
     with pytest.raises(SlotFault) as caught:
@@ -263,7 +263,7 @@ def is_alive(pid):
         return False
 
 
-def test_u114_a_worker_has_one_thread_and_no_standard_input():
+def test_a_worker_has_one_thread_and_no_standard_input():
     class Tells(Bad):
         def reset(self, *, seed=None, options=None):
             threads = len(os.listdir("/proc/self/task"))

@@ -1,4 +1,4 @@
-"""Environments that are broken or odd, from the command to the tables; the names of the tests hold the cases.
+"""Environments that are broken or odd (`broken_envs.py`), from the command to the tables.
 
 A broken one ends the run with one line, a code that is not 0 and the rows before it intact; an odd one is played right.
 """
@@ -34,18 +34,6 @@ BROKEN = {
     "RaisesAtReset": "slot 0, seed SEED, step 0: the environment raised KeyError: 'seed'",
     "Leaves": "slot 0, seed SEED, step 1: the environment raised SystemExit: 0",
 }
-CASES = {  # of the list of faults, for the names of the tests
-    "u01": "Endless",
-    "u08": "PastTheSpace OtherKeys",
-    "u13": "OldStep OldReset OldSeed",
-    "u20": "Words Half Double IntegerReward BooleanReward ArrayReward",
-    "u21": "Reuses Shares ReadOnly NegativeStrides",
-    "u22": "Wraps",
-    "u24": "OneStep",
-    "u53": "BothFlags",
-    "u56": "NanReward InfiniteObservation",
-    "u98": "Leaves DiesWithZero",
-}
 IN_WORKERS = {  # no process survives these
     "Dies": "slot 0, seed SEED, step 3: the process of the environment ended with exit code 3",
     "DiesWithZero": "slot 0, seed SEED, step 1: the process of the environment ended with exit code 0",
@@ -55,11 +43,6 @@ IN_WORKERS = {  # no process survives these
 }
 ODD = ["Reuses", "ReadOnly", "NegativeStrides", "Double", "PlainList", "IntegerReward", "BooleanReward", "ArrayReward",
        "BothFlags", "OddInfos", "RaisesAtClose", "OneStep", "Endless"]  # fmt: skip
-
-
-def named(name):
-    """`u56_NanReward`: the case and the environment."""
-    return next((f"{case}_{name}" for case, names in CASES.items() if name in names.split()), name)
 
 
 def arguments(name, agent="random", *more):
@@ -89,15 +72,14 @@ def children():
 @pytest.mark.parametrize(
     ("name", "workers"),
     [(name, "0") for name in BROKEN] + [(name, "2") for name in ("NanReward", "WrongShape", "Raises", "Leaves")],
-    ids=named,
 )
 def test_a_broken_environment_is_one_line(command, folder, monkeypatch, name, workers):
     monkeypatch.setenv("AMAGO_BENCH_WORKERS", workers)
     fails_with(command, folder, name, BROKEN[name].replace("SEED", r"\d+"))
 
 
-@pytest.mark.parametrize("name", IN_WORKERS, ids=named)
-def test_u35_an_environment_that_dies_or_hangs_is_one_line(command, folder, monkeypatch, name):
+@pytest.mark.parametrize("name", IN_WORKERS)
+def test_an_environment_that_dies_or_hangs_is_one_line(command, folder, monkeypatch, name):
     monkeypatch.setenv("AMAGO_BENCH_ENV_TIMEOUT", "1")
     fails_with(command, folder, name, IN_WORKERS[name].replace("SEED", r"\d+"))
 
@@ -134,13 +116,13 @@ def test_the_traceback_is_in_the_log(command, folder):
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_u21_a_buffer_that_all_environments_share(command, folder, monkeypatch, workers):
+def test_a_buffer_that_all_environments_share(command, folder, monkeypatch, workers):
     monkeypatch.setenv("AMAGO_BENCH_WORKERS", workers)
     assert command(*arguments("Shares", "watching:Watcher"))[0::2] == (0, "")
     assert {row.episode_length for row in rows(folder, "episodes", "Shares", "watching:Watcher")} == {3, 4}
 
 
-@pytest.mark.parametrize("name", ["Fine", *ODD], ids=named)
+@pytest.mark.parametrize("name", ["Fine", *ODD])
 def test_an_odd_environment_is_played_right(command, folder, monkeypatch, name):
     monkeypatch.setattr(catalog, "FOREIGN_HORIZON", 30)
     monkeypatch.setenv("AMAGO_BENCH_WORKERS", "1" if name in ("Reuses", "OddInfos", "Endless") else "0")

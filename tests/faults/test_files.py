@@ -103,7 +103,7 @@ def test_a_read_only_disk(command, disk):
 # --- folders ---
 
 
-def test_u78_a_moved_run_is_evaluated_from_its_folder_alone(command, folder, finished):
+def test_a_moved_run_is_evaluated_from_its_folder_alone(command, folder, finished):
     said = command("evaluate", str(finished / FOLDER))
     assert (said[0], "mean return 4.0000" in said[1]) == (0, True)
     shutil.move(finished / FOLDER, folder / "elsewhere")
@@ -149,7 +149,7 @@ def test_stale_temporary_files(command, folder):
 # --- damage ---
 
 
-def test_u94_a_table_of_another_schema(command, finished):
+def test_a_table_of_another_schema(command, finished):
     path = finished / FOLDER / "runs.csv"
     path.write_text(path.read_text().replace("\n1,", "\n2,"))
     (path.parent / "SHA256SUMS").unlink()

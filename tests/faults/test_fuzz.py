@@ -214,7 +214,7 @@ class Payload:
         return os.mkdir, (str(self.path),)
 
 
-def test_u73_a_checkpoint_that_carries_code_is_refused(tmp_path):
+def test_a_checkpoint_that_carries_code_is_refused(tmp_path):
     """Even with a manifest that fits: a checksum says what was written, not that it is harmless."""
     mark = tmp_path / "executed"
 

@@ -44,7 +44,7 @@ def rows(root):
     return found
 
 
-def test_u67_a_run_gives_the_same_rows(command, tmp_path):
+def test_a_run_gives_the_same_rows(command, tmp_path):
     """In this process, and in another one where all is different that may be."""
     assert command("run", *CARTPOLE, "random", "--results", str(tmp_path / "first"))[0] == 0
     first = rows(tmp_path / "first")
@@ -55,7 +55,7 @@ def test_u67_a_run_gives_the_same_rows(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_u67_a_run_that_learns_gives_the_same_rows_in_each_way(tmp_path):
+def test_a_run_that_learns_gives_the_same_rows_in_each_way(tmp_path):
     call(tmp_path / "first", ["run", *CARTPOLE, "amago"], {})
     for way, (options, variables) in WAYS.items():
         call(tmp_path / way, ["run", *CARTPOLE, "amago", *options], variables)
@@ -63,7 +63,7 @@ def test_u67_a_run_that_learns_gives_the_same_rows_in_each_way(tmp_path):
 
 
 @pytest.mark.parametrize("agent", ["random", pytest.param("amago", marks=pytest.mark.slow)])
-def test_u67_a_sweep_gives_the_same_rows_as_its_runs_one_after_another(command, tmp_path, agent):
+def test_a_sweep_gives_the_same_rows_as_its_runs_one_after_another(command, tmp_path, agent):
     task = ["--task", "long_term_memory/tmaze/passive-10", "--agent", agent, "--results"]
     assert command("sweep", *task, str(tmp_path / "at once"), "--seeds", "0-2", "--workers", "3")[0] == 0
     for seed in ("2", "0", "1"):

@@ -76,7 +76,7 @@ def unharmed(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unharmed")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=name)
-def test_u122_a_mutant_is_killed(
+def test_a_mutant_is_killed(
     mutant: dict[str, Any], tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     file = copy_of_the_sources(tmp_path) / mutant["file"]

@@ -169,7 +169,7 @@ def test_a_sweep_leaves_out_what_no_agent_of_it_can_play(command):
     assert code == 2 and "no run is left to make" in err
 
 
-def test_u110_a_sweep_lists_what_failed_and_how_to_run_only_that_again(command, folder):
+def test_a_sweep_lists_what_failed_and_how_to_run_only_that_again(command, folder):
     (folder / "broken.py").write_text(BROKEN)
     sweep = ["sweep", "--task", TASK, "--agent", "random", "--agent", "broken:Raises", "--agent", "broken:Dies"]
     code, out, err = command(*sweep, "--seeds", "0,1", "--workers", "2")

@@ -27,7 +27,7 @@ def audit(monkeypatch, tmp_path, agent):
     return CliRunner().invoke(cli, ["doctor", "--seeds"])
 
 
-def test_u64_every_stream_is_printed_and_no_two_are_equal(monkeypatch, tmp_path):
+def test_every_stream_is_printed_and_no_two_are_equal(monkeypatch, tmp_path):
     result = audit(monkeypatch, tmp_path, "random")
     assert result.exit_code == 0
     *lines, summary = result.output.splitlines()

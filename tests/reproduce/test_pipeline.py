@@ -39,7 +39,7 @@ def test_refresh_writes_once_and_again_when_a_table_changes(tmp_path):
     assert refresh(NAME, "smoke", tmp_path)[1]
 
 
-def test_u98_a_drawing_that_writes_nothing_is_an_error(tmp_path, monkeypatch):
+def test_a_drawing_that_writes_nothing_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("analysis.figures.passive_tmaze.draw", lambda tier, root: [])
     with pytest.raises(UserError, match="without writing"):
         refresh(NAME, "smoke", tmp_path)

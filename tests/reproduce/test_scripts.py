@@ -107,7 +107,7 @@ def test_help_makes_nothing(run_all, copy):
 
 
 @pytest.mark.slow
-def test_u107_a_fresh_clone_comes_to_its_figures_and_then_has_nothing_to_do(tmp_path):
+def test_a_fresh_clone_comes_to_its_figures_and_then_has_nothing_to_do(tmp_path):
     subprocess.run(["git", "clone", "-q", REPOSITORY, tmp_path / "clone"], check=True)
     environment = {key: value for key, value in os.environ.items() if key not in ("AMAGO_BENCH_RESULTS", "PYTHONPATH")}
 
