@@ -54,7 +54,7 @@ def _popgym(*names: str) -> tuple[str, ...]:
     return tuple(f"long_term_memory/popgym/{name}" for name in names)
 
 
-# The 39 tasks of the paper are three levels of these (paper section C.10).
+# The 39 tasks of the paper: three levels of each of these (agent.md 10.4).
 _POPGYM_FAMILIES = (
     "Autoencode", "Battleship", "Concentration", "CountRecall", "HigherLower", "MineSweeper", "MultiarmedBandit",
     "NoisyPositionOnlyCartPole", "NoisyPositionOnlyPendulum", "PositionOnlyCartPole", "PositionOnlyPendulum",

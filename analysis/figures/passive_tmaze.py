@@ -1,4 +1,4 @@
-"""Figure "Passive T-Maze": return against corridor length, after the paper's case studies (section E.3)."""
+"""Figure "Passive T-Maze": return against corridor length, after the paper's case studies figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure "POPGym": the paper's summary (section E.2) beside ours, learning curves, recall by Transformer and GRU."""
+"""Figure "POPGym": the paper's summary figure beside ours, learning curves, recall by Transformer and GRU."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "amago": {},
     "amago-gru": {"sequence_model": "gru"},
     "amago-memoryless": {"sequence_model": "memoryless"},
-    # The naive off-policy Transformer of the POPGym figure, exactly the list of A.15.
+    # The naive off-policy Transformer of the paper's POPGym summary (agent.md 10.2).
     "amago-naive": {
         **_PLAIN_TRANSFORMER,
         "sequence_activation": "gelu",

@@ -223,7 +223,7 @@ class Codec:
 
 
 class Timestep:
-    """Where B slots stand in their rollouts, and the vectors that describe it: the inputs of AMAGO (A.1).
+    """Where B slots stand in their rollouts, and the vectors that describe it: the inputs of AMAGO (agent.md 1.1).
 
     They are not normalised as AMAGO's are, so a finite time goes from 0 to 1, whatever divides it for AMAGO.
 

@@ -45,7 +45,7 @@ SMALL: Settings = {
 
 
 def tmaze(task: Task, tier: str) -> Settings:
-    """C.1 and D.2: the mode of the policy everywhere, little noise in the corridor, reward x 100, gamma 0.9999."""
+    """agent.md 10.3: the mode of the policy everywhere, little noise in the corridor, reward x 100, gamma 0.9999."""
     common = {
         "gamma": 0.9999,
         "reward_multiplier": 100.0,
@@ -80,7 +80,7 @@ def tmaze(task: Task, tier: str) -> Settings:
 
 
 def popgym(task: Task, tier: str) -> Settings:
-    """D.2: reward x 100; the schedule of exploration runs over the 10,000 steps of the paper's wrapper (A.12)."""
+    """agent.md 10.4: reward x 100; exploration falls over the 10,000 steps of the paper's wrapper."""
     assert task.time_scale is not None
     elapsed = task.horizon / task.time_scale  # at the end of a rollout, of what the schedule counts as one
     common = {
@@ -101,7 +101,7 @@ def popgym(task: Task, tier: str) -> Settings:
         **common,
         "updates_per_iteration": task.budget(tier).num_envs // 4,  # one for 64 steps
         "batch_tokens": 2_500,  # 24 rollouts of 103 steps: longer ones would cost an update several times as much
-        "replay_sampling": "transition",  # as likely in a short rollout as in a long one, where a context cuts (A.13)
+        "replay_sampling": "transition",  # as likely in a short rollout as in one that is cut (agent.md 8.2)
     }
 
 

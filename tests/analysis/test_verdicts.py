@@ -40,7 +40,7 @@ def test_laptop_runs_never_judge_a_paper_claim(write_tmaze):
         ([0, 0.9, 0, 0, 0, NAN], "contradicted"),  # 0 of 6: 1 - (0.05 / 3) ** (1/6) = 0.495 < 0.5
         ([1, 1, 1, 1], "inconclusive"),  # 4 of 4 seeds is too few, whatever they say
         ([0, 0, 0, 0], "inconclusive"),
-        ([100, 0, 0, 0, 0], "inconclusive"),  # one good seed does not hide four bad ones (U120)
+        ([100, 0, 0, 0, 0], "inconclusive"),  # one good seed does not hide four bad ones
         ([], "inconclusive"),
     ],
 )

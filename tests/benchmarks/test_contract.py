@@ -1,4 +1,4 @@
-"""What every task of the catalog keeps, whoever wrote its environment: cases U08, U61 and U62."""
+"""What every task of the catalog keeps, whoever wrote its environment: its spaces, its seeds, its own generators."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""POPGym against the installed package, against the table of paper section C.10, and against chance.
+"""POPGym against the installed package, against a table of its rules, and against chance.
 
 What every task keeps (spaces, processes, global generators) is in test_contract.py, which has these 42 too.
 """
@@ -22,7 +22,7 @@ from results.errors import UserError
 
 ALL = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id.split("/")[-1])
 
-# C.10: numbers the network sees, actions (0: one torque in [-2, 2]), steps; easy, medium, hard.
+# Numbers the network sees, actions (0: one torque in [-2, 2]), steps; easy, medium, hard.
 TABLE = {
     "Autoencode": ((6, 6, 6), (4, 4, 4), (103, 207, 311)),
     "Battleship": ((2, 2, 2), (64, 100, 144), (64, 100, 144)),
@@ -84,7 +84,7 @@ def test_dimensions_are_those_of_the_paper():
 
 @ALL
 def test_every_step_equals_the_installed_popgym(task):
-    """Two slots that end apart; on the other side one new environment a rollout, flattened as in the paper (C.10)."""
+    """Two slots that end apart; on the other side one new environment a rollout, flattened as in the paper."""
     env, single = PopgymEnv(2, name_of(task)), [installed(task), installed(task)]
     rows, codec = ObservationCodec(env.single_observation_space), ActionCodec(env.single_action_space)
     begun = [3, 4]  # the seeds of the rollouts under way
@@ -120,7 +120,7 @@ def test_every_step_equals_the_installed_popgym(task):
 
 @ALL
 def test_random_rollouts_end_in_time_and_pay_what_the_task_says(task):
-    """Check 17. The seeds are fixed, so a mean 4 standard errors away is a wrong `random_return`."""
+    """The seeds are fixed, so a mean 4 standard errors away is a wrong `random_return`."""
     slots = 48
     env = PopgymEnv(slots, name_of(task))
     codec = ActionCodec(env.single_action_space)

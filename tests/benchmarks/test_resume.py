@@ -1,6 +1,6 @@
 """Runs that are stopped, killed or damaged, and end with the rows of a run that never was.
 
-Cases U71, U74, U76, U78. As a script it makes one run and kills it, see `kill_again_and_again`.
+As a script it makes one run and kills it, see `kill_again_and_again`.
 """
 
 import errno

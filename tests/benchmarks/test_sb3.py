@@ -106,7 +106,7 @@ def test_learns_actions_of_a_box_in_its_own_units(toys):
 
 @pytest.mark.parametrize(("agent", "low", "high"), [("sb3-ppo", 0.3, 0.6), ("sb3-recurrent-ppo", 0.95, 1.0)])
 def test_only_memory_solves_a_t_maze(toys, agent, low, high):
-    """Memory-free policies have 0.5 at best (paper C.1), previous action or not: a step off the corridor is lost."""
+    """Without memory 0.5 is the best (agent.md 10.3), previous action or not: a step off the corridor is lost."""
     task = toys.task(partial(TMaze, corridor=2), horizon=3, sample_actions=False, instances=2)
     settings = {"n_steps": "6", "minibatches": "1", "n_epochs": "8", "hidden": "32", "lr": "2e-3", "ent_coef": "0.01"}
     settings |= {"gamma": "1", "gae_lambda": "1"} | ({"lstm_hidden_size": "32"} if "recurrent" in agent else {})

@@ -78,7 +78,7 @@ def test_a_task_without_an_oracle_says_so():
 
 
 def test_random_returns_repeat_with_the_seed():
-    """Case U63: equal with one seed, different with another."""
+    """Equal with one seed, different with another."""
     first, again, other = (play(Random(spec()), PASSIVE, slots=8, rollouts=4, seed=seed) for seed in (5, 5, 6))
     assert (first == again).all() and (first != other).any()
 

@@ -109,7 +109,7 @@ def test_types_shapes_and_space(active):
 
 @pytest.mark.parametrize("corridor", [1, 10, 100, 1000])
 def test_scripted_returns(corridor):
-    """Appendix, check 14: the oracle has exactly 1, always right 0, and turning blindly 0.5."""
+    """The oracle has exactly 1, always right 0, and turning blindly 0.5."""
     right = np.full((corridor + 1, 2), RIGHT)
     goals = {"options": {"instance": [0, 1]}}
     assert (play(TMaze(2, corridor), right, **goals)[0] == [0, 0]).all()
@@ -207,7 +207,7 @@ def test_reset_mask_leaves_the_other_slots_alone():
 
 @BOTH
 def test_second_rollout_is_as_long_and_carries_nothing_over(active):
-    """Cases U02 and U03."""
+    """A reset clears the step counter and all that an observation carries over."""
     env = TMaze(4, 5, active)
     actions = walk(env)
     first, second = (rollout(env, actions, seed=[0, 1, 2, 3]) for _ in range(2))
@@ -219,7 +219,7 @@ def test_second_rollout_is_as_long_and_carries_nothing_over(active):
 
 
 def test_seeds_spread():
-    """Case U64: seeds 0 to 4 with 8 slots are 40 different streams, here read off 64 goals each."""
+    """Seeds 0 to 4 with 8 slots are 40 different streams, here read off 64 goals each."""
     streams = set()
     for seed in range(5):
         env = TMaze(8, 1)

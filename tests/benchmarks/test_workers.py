@@ -1,4 +1,4 @@
-"""Environments in worker processes; U35 and U37 of the list of cases, U114 in part."""
+"""Environments in worker processes: one layout of any observation, faults with their cause, one thread each."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Disks and files that are full, read-only, moved, stale or damaged: one line, and what was written stays; U78, U94."""
+"""Disks and files that are full, read-only, moved, stale or damaged: one line, and what was written stays."""
 
 import json
 import os

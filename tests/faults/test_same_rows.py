@@ -1,6 +1,6 @@
 """The same command and seed give the same rows: in other processes, with any number of workers, mirrors or none.
 
-Of a run in every column but time, memory and start; cases U63, U67.
+Of a run in every column but time, memory and start.
 """
 
 import os

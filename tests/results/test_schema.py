@@ -15,7 +15,7 @@ from results.errors import UserError
 Maker = dict[str, Callable[..., Any]]
 
 
-DESIGN = {
+COLUMNS = {
     "episodes": """schema run_id protocol task split agent tier seed evaluation final env_steps updates slot rollout
         episode instance episode_return episode_length success_any success_last finished""",
     "curves": """schema run_id protocol task split agent tier seed evaluation final env_steps updates wall_s return_mean
@@ -27,9 +27,9 @@ DESIGN = {
 }
 
 
-@pytest.mark.parametrize("table", DESIGN)
-def test_columns_are_those_of_the_design(table: str) -> None:
-    assert schema.columns(table) == tuple(DESIGN[table].split())
+@pytest.mark.parametrize("table", COLUMNS)
+def test_columns_and_their_order(table: str) -> None:
+    assert schema.columns(table) == tuple(COLUMNS[table].split())
 
 
 def test_cells_are_the_shortest_exact_text(rows: Maker) -> None:

@@ -1,1 +1,1 @@
-"""POPGym (Morad et al., 2023): the 39 tasks of the paper's summary figure, and three more (paper section C.10)."""
+"""POPGym (Morad et al., 2023): the 39 tasks of the paper's summary figure, and three more."""

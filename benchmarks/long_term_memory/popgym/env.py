@@ -15,11 +15,11 @@ from gymnasium.vector.utils import batch_space
 class PopgymEnv(VectorEnv):
     """`num_envs` environments of one class of popgym, stepped one after the other.
 
-    Spaces are popgym's own; the core makes the one-hots and the single index of a MultiDiscrete action (C.10). Only a
+    Spaces are popgym's own; the core makes the one-hots and the single index of a MultiDiscrete action. Only a
     Tuple of Discretes, which is Autoencode's observation, becomes the MultiDiscrete with the same values.
 
     Observation [B, ...] in the dtype of the space, reward float64 [B]. Every end is `terminated`, also at a step limit
-    of popgym's: the paper's `done` (C.10, pitfall 16). A rollout depends on the seed of its reset alone, because
+    of popgym's, as in the paper's wrapper (agent.md 10.4). A rollout depends on the seed of its reset alone, because
     popgym draws from the generator of the environment only.
 
     `reset` takes `seed` (None: each slot's generator goes on; an int: slot i gets seed + i; a list: an int or None for
