@@ -23,7 +23,9 @@ class GRU(SequenceModel):
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
         grid = packing.unpack(tokens)  # padding stands behind the tokens, it reaches none
-        with torch.autocast("cpu", enabled=False):  # casts in each of many small steps cost more than bfloat16 saves
+        # On a CPU the casts of each small step cost more than bfloat16 saves. On a GPU autocast would run it in half,
+        # whatever its type: PyTorch casts the recurrent networks of cuDNN to float16.
+        with torch.autocast(tokens.device.type, enabled=False):
             hidden, _ = self.gru(grid.float())  # [B, L, D]
         return self.out(packing.pack(hidden))
 
