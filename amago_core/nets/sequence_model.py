@@ -14,7 +14,7 @@ class SequenceModel(nn.Module):
 
     `forward` is for learning: all tokens of a packed batch at once. `step` is for acting: one new token in each
     slot, with a cache that the model updates in place. In evaluation mode, over whole rollouts, the two agree to
-    rounding. (A training slice that starts inside a rollout sees a shorter past than the actor saw.)
+    rounding. (A training slice sees itself whole, and nothing before its start, where the actor saw more.)
     """
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:

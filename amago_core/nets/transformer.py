@@ -174,10 +174,15 @@ class Transformer(SequenceModel):
         self._cache_shape = (config.layers, config.heads, head_width)
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return self.body(q, k, v, packing, self.window)
+        # A training slice has one token more than the window (the last one only bootstraps) and sees itself whole: the
+        # fast causal kernels know no window. In evaluation mode the band is the one that `step` keeps.
+        window = packing.longest if self.training else self.window
 
-        x = self.drop(self.positions(self.embed(tokens), position))
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return self.body(q, k, v, packing, window)
+
+        # The residual stream is float32 under autocast too: each block adds to it.
+        x = self.drop(self.positions(self.embed(tokens).float(), position))
         for block in self.blocks:
             x = block(x, position, attend)
         return self.norm(x)

@@ -128,6 +128,48 @@ def test_memory_reaches_as_far_as_it_should(make_agent: Callable[..., Agent]) ->
     assert reach(sequence_model="memoryless") == 0
 
 
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+def test_in_training_a_slice_sees_itself_whole(backend: str, make_agent: Callable[..., Agent]) -> None:
+    """A slice has one token more than the window of the actor, and is learnt from without a mask for it."""
+    model = make_agent(layers=1, context=3, attention=backend).sequence_model
+    tokens = torch.randn(4, INPUTS, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    sees = []
+    for training in (True, False):
+        state = model.train(training)(tokens, Packing([4]), torch.arange(4))[3]
+        (gradient,) = torch.autograd.grad(state.square().sum(), tokens)
+        sees.append((gradient.abs().sum(1) > 0).tolist())
+    assert sees == [[True] * 4, [False, True, True, True]]
+
+
+def test_the_fused_kernel_gets_no_mask_in_training(
+    make_agent: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks = []
+    fused = F.scaled_dot_product_attention
+
+    def listen(*args: Tensor, attn_mask: Tensor | None = None, **settings: object) -> Tensor:
+        masks.append(attn_mask is not None)
+        return fused(*args, attn_mask=attn_mask, **settings)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", listen)
+    model = make_agent(layers=1, context=3, attention="sdpa").sequence_model
+    for training in (True, False):
+        model.train(training)(torch.zeros(4, INPUTS), Packing([4]), torch.arange(4))
+    assert masks == [False, True]
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
+def test_the_residual_stream_is_not_rounded(positions: str, make_agent: Callable[..., Agent]) -> None:
+    model = make_agent(positions=positions).sequence_model
+    assert isinstance(model, Transformer)
+    types = []
+    for block in model.blocks:
+        block.register_forward_hook(lambda _, inputs, out: types.extend([inputs[0].dtype, out.dtype]))
+    with torch.autocast("cpu", torch.bfloat16):
+        model(torch.zeros(4, INPUTS), Packing([4]), torch.arange(4))
+    assert types == [torch.float32] * 4
+
+
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_a_slice_keeps_the_timesteps_of_its_rollout(positions: str, make_agent: Callable[..., Agent]) -> None:
     """Pitfall 55: the same tokens later in a rollout are told apart, and a table covers the horizon."""
@@ -153,6 +195,17 @@ def test_a_gru_on_a_cpu_learns_in_the_precision_that_it_acts_in(make_agent: Call
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             model(tokens, Packing([6, 3]), torch.arange(9))
     assert torch.equal(*hidden)
+
+
+def test_autocast_is_off_in_a_gru_on_whatever_device_it_runs(
+    make_agent: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no GPU here; tensors without data stand for it."""
+    model, off = make_agent(sequence_model="gru").sequence_model.to("meta"), []
+    autocast = torch.autocast
+    monkeypatch.setattr(torch, "autocast", lambda device, enabled: off.append((device, enabled)) or autocast("cpu"))
+    model(torch.zeros(4, INPUTS, device="meta"), Packing([4], "meta"), torch.arange(4, device="meta"))
+    assert off == [("meta", False)]
 
 
 def test_dropout_is_off_when_acting(make_agent: Callable[..., Agent]) -> None:
