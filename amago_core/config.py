@@ -33,10 +33,10 @@ RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("lr", "weight_decay"), (0, math.inf)),
     "gradient_clip": (1e-6, math.inf),  # 0 would be no learning at all, not no clipping
     **dict.fromkeys(("encoder_hidden", "head_hidden"), (1, math.inf)),
-    **dict.fromkeys(("epsilon_start", "epsilon_end", "middle_epsilon"), (0, 1)),
-    "edges": (0, math.inf),
+    **dict.fromkeys(("epsilon_start", "epsilon_end", "corridor_epsilon"), (0, 1)),
+    "corridor_ends": (0, math.inf),
     "popart_rate": (1e-6, 1),
-    "target_rate": (0, 1),
+    "tau": (0, 1),
     "dropout": (0, 0.99),
 }
 
@@ -143,7 +143,7 @@ class Config(Hyperparameters):
     warmup_updates: int = 10_000  # linear from 0
     weight_decay: float = 1e-3
     gradient_clip: float = 1.0  # global norm of the summed gradient
-    target_rate: float = 0.003  # moving average of the targets per update; 0.0025 reproduces POPGym
+    tau: float = 0.003  # step of the target networks towards the trained ones per update; POPGym: 0.0025
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: the GPU where there is one
 
@@ -162,8 +162,8 @@ class Config(Hyperparameters):
     epsilon_start: tuple[float, float] = (1.0, 0.05)  # at the start of a rollout, first and last value of training
     epsilon_end: tuple[float, float] = (0.8, 0.01)  # at its end; equal to epsilon_start: plain epsilon-greedy
     anneal_steps: int = 1_000_000  # steps of one slot
-    middle_epsilon: float | None = None  # constant epsilon between the edges of a rollout (T-Maze), None: off
-    edges: tuple[int, int] = (1, 3)  # first and last steps of a rollout that keep the schedule
+    corridor_epsilon: float | None = None  # constant, in the corridor of a T-Maze; None: the schedule everywhere
+    corridor_ends: tuple[int, int] = (1, 3)  # steps before and after the corridor, which keep the schedule
 
     def __post_init__(self) -> None:
         super().__post_init__()

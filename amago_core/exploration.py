@@ -39,11 +39,11 @@ class Exploration:
         # Both ends anneal from their own first value: the paper-time code began the end at 0.05 (pitfall 2).
         start, end = (a + (b - a) * trained for a, b in (config.epsilon_start, config.epsilon_end))
         epsilon = self.multiplier * (start - (start - end) * position / self.horizon)
-        if config.middle_epsilon is None:
+        if config.corridor_epsilon is None:
             return epsilon
-        first, last = config.edges
-        middle = (position >= first) & (position < self.horizon - last)
-        return np.where(middle, config.middle_epsilon, epsilon)
+        before, after = config.corridor_ends
+        corridor = (position >= before) & (position < self.horizon - after)
+        return np.where(corridor, config.corridor_epsilon, epsilon)
 
     def apply(self, actions: npt.NDArray[Any], position: npt.NDArray[np.int64], steps: int) -> npt.NDArray[Any]:
         """Stored actions of the policy -> stored actions to execute."""

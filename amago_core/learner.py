@@ -61,7 +61,7 @@ class Learner:
             group["lr"] = config.lr * warm
         self.optimiser.step()
         with torch.no_grad():
-            torch._foreach_lerp_(self._target, self._online, config.target_rate)
+            torch._foreach_lerp_(self._target, self._online, config.tau)
         return losses
 
     def state_dict(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from benchmarks.run import run as run_to_folder
 from benchmarks.task import Task
 from results.errors import UserError
 from results.protocols import read_json
+from results.renames import current_identity
 from results.seal import check, check_folder
 from results.store import read_table
 
@@ -99,7 +100,7 @@ def load(
         raise UserError("load() of a task needs the agent, the tier and the seed too")
     folder = Path(run)
     path = folder / "config.json"
-    config = read_json(check(path))
+    config = current_identity(read_json(check(path)))
     try:
         planned = plan(config["task"], config["agent"], config["tier"], config["seed"], threads=config["threads"])
     except (KeyError, TypeError, AttributeError) as error:
@@ -120,5 +121,6 @@ def _load(planned: Plan, folder: Path | None = None) -> LoadedRun:
             agent.load(checkpoint)
         except Exception as error:
             what = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise UserError(f"{checkpoint}: the agent cannot be loaded from it ({what})") from error
+            hint = "use the code of its commit (runs.csv), or run it again with --replace"
+            raise UserError(f"{checkpoint}: the agent cannot be loaded from it ({what}); {hint}") from error
     return LoadedRun(folder, planned.task, agent, planned.seed, spaces)

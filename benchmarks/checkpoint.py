@@ -21,6 +21,7 @@ from amago_core import checkpoint
 from benchmarks.agents.protocol import Agent
 from results.errors import UserError
 from results.protocols import read_json
+from results.renames import current_identity
 
 CHECKPOINT_S = 30.0  # what a kill costs at most, unless one checkpoint is so dear that SHARE makes it longer
 SHARE = 0.02  # of a run's wall time for writing checkpoints
@@ -76,7 +77,7 @@ def newest_point(run: Path, identity: Mapping[str, Any], say: Callable[[str], ob
             instead = "the one before is used" if i + 1 < len(found) else "the run starts afresh"
             say(f"checkpoint {folder} cannot be used ({damage}); {instead}")
             continue
-        if changed := differences(point.harness["identity"], identity):
+        if changed := differences(current_identity(point.harness["identity"]), identity):
             raise UserError(f"{folder} is a checkpoint with another {changed}; give --replace to run anew")
         for newer in found[:i]:
             shutil.rmtree(newer)

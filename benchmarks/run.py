@@ -30,6 +30,7 @@ from benchmarks.plan import Plan
 from benchmarks.record import Recorder
 from results.errors import UserError
 from results.protocols import read_json
+from results.renames import current_identity
 from results.seal import check, seal
 from results.store import read_table
 from results.tablefile import replace_file
@@ -262,7 +263,7 @@ def _is_finished(planned: Plan) -> bool:
     config, table = planned.folder / "config.json", planned.folder / "runs.csv"
     if not config.exists() and not table.exists():
         return False
-    if changed := differences(read_json(check(config)), planned.identity):
+    if changed := differences(current_identity(read_json(check(config))), planned.identity):
         raise UserError(f"{planned.folder} holds a run with another {changed}; give --replace to run anew")
     rows = read_table(check(table), "runs") if table.exists() else []
     return bool(rows) and rows[-1].status == "finished"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from results import protocols, schema, seal
+from results import protocols, renames, schema, seal
 from results.errors import UserError
 from results.tablefile import TableWriter, read_table, replace_file, write_table
 
@@ -49,11 +49,19 @@ def results_root() -> Path:
 
 
 def run_folder(root: Path, tier: str, task: str, agent: str, seed: int) -> Path:
-    """The folder of one run. `UserError` if a name could leave the results folder."""
+    """The folder of one run, even if it was made before a setting in the agent's id got its present name.
+
+    Raises `UserError` if a name could leave the results folder.
+    """
     for name in (tier, *task.split("/"), agent):
         if name in ("", ".", "..") or any(mark in name for mark in "/\\\0") or len(name.encode()) > 255:
             raise UserError(f"{name!r} cannot be part of a folder's name; rename the tier, task or agent")
-    return root / "runs" / tier / task / agent / f"seed-{seed}"
+    runs, name = root / "runs" / tier / task, f"seed-{seed}"
+    if "@" in agent and not (runs / agent / name).exists():
+        for older in sorted(runs.glob(f"*@*/{name}")):
+            if renames.current_agent(older.parent.name) == agent:
+                return older
+    return runs / agent / name
 
 
 def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES, tier: str | None = None) -> list[Any]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from results import schema
+from results import renames, schema
 from results.errors import UserError
 from results.schema import Row
 
@@ -130,7 +130,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def read_table(path: Path, table: str) -> list[Any]:
-    """The rows of a .csv or .csv.gz file, as the table's dataclass, in file order.
+    """The rows of a .csv or .csv.gz file, as the table's dataclass, in file order; renamed settings by their new names.
 
     A torn last line (a writer that died, or is writing now) is left out with a warning. Anything else that does not
     fit the schema is a `UserError` that names file, line and column. The file is never changed.
@@ -148,7 +148,7 @@ def read_table(path: Path, table: str) -> list[Any]:
         cells = _cells(line, where)
         if len(cells) != len(names):
             raise UserError(f"{where}: {len(cells)} cells instead of {len(names)}")
-        rows.append(schema.parse(table, dict(zip(names, cells, strict=True)), where))
+        rows.append(renames.current_row(schema.parse(table, dict(zip(names, cells, strict=True)), where)))
     return rows
 
 

@@ -50,7 +50,7 @@ def tmaze(task: Task, tier: str) -> Settings:
         "gamma": 0.9999,
         "reward_multiplier": 100.0,
         "sample_actions": False,
-        "middle_epsilon": 0.5 / task.horizon,
+        "corridor_epsilon": 0.5 / task.horizon,
         "epsilon_start": (1.0, 0.01),
         "epsilon_end": (0.8, 0.01),
         "replay_trajectories": 5_000,
@@ -95,7 +95,7 @@ def popgym(task: Task, tier: str) -> Settings:
             "replay_tokens": 80_000 * (task.horizon + 1),  # all of the 80,000 rollouts
             "context": 2000,
             "encoder_width": 200,
-            "target_rate": 0.0025,
+            "tau": 0.0025,
         }
     return {
         **common,

@@ -158,7 +158,7 @@ def test_rollouts_longer_than_the_first_buffer(make_agent: Callable) -> None:
 
 def test_exploration_acts_and_is_what_gets_stored(make_agent: Callable) -> None:
     """A policy that always takes action 0, explored with epsilon 1: the stored actions are the random ones."""
-    agent = make_agent(sample_actions=False, middle_epsilon=1.0, edges=(0, 0))
+    agent = make_agent(sample_actions=False, corridor_epsilon=1.0, corridor_ends=(0, 0))
     with torch.no_grad():
         agent.heads.actor[-1].weight.zero_()
         agent.heads.actor[-1].bias.copy_(torch.tensor([5.0, 0, 0, 0]).repeat(3))

@@ -57,7 +57,7 @@ def test_the_multiplier_is_drawn_anew_for_each_rollout_and_kept_within_it() -> N
 
 def test_the_corridor_of_the_tmaze_keeps_the_schedule_at_its_edges_only() -> None:
     """Step 0 and the last 3 steps follow the schedule times the multiplier; between them epsilon is constant."""
-    exploration = make(middle_epsilon=0.005)
+    exploration = make(corridor_epsilon=0.005)
     exploration.multiplier[:] = 0.5
     middle = [position for position in range(HORIZON) if at(exploration, position, 0) == 0.005]
     assert middle == list(range(1, 97))
@@ -73,7 +73,7 @@ def test_equal_ends_are_plain_epsilon_greedy() -> None:
 def test_a_random_action_comes_with_probability_epsilon() -> None:
     """Pitfall 4: the chosen action is among the random ones, so it changes with probability epsilon 3/4."""
     n = 40_000
-    exploration = make(slots=n, middle_epsilon=0.2)
+    exploration = make(slots=n, corridor_epsilon=0.2)
     actions = exploration.apply(np.full(n, 2), np.full(n, 50), 0)
     counts = np.bincount(actions, minlength=4) / n
     np.testing.assert_allclose(counts, [0.05, 0.05, 0.85, 0.05], atol=0.007)

@@ -22,7 +22,7 @@ def weights(agent: Agent) -> torch.Tensor:
 
 
 def test_targets_follow_at_their_rate(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
-    agent = make_agent(target_rate=0.25, lr=1e-2)
+    agent = make_agent(tau=0.25, lr=1e-2)
     online, target = agent.heads.online_and_target()
     before = [t.clone() for t in target]
     Learner(agent).update(make_batch(agent, [4, 6]))

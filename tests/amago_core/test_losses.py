@@ -295,7 +295,7 @@ def test_values_of_a_constant_reward(
     """Reward 1, discount 0.9, five steps. An artificial limit gives 1 / (1 - 0.9), a true end the finite sum. One
     critic that is trained alone: the smaller of two that disagree would be biased."""
     agent = make_agent(
-        sequence_model="memoryless", discounts=(), gamma=0.9, lr=1e-3, target_rate=0.2, critics=1,
+        sequence_model="memoryless", discounts=(), gamma=0.9, lr=1e-3, tau=0.2, critics=1,
         reward_multiplier=1.0, popart_rate=0.01, online_weight=0.0, offline_weight=0.0, input_norm=False,
     )  # fmt: skip
     learner, batch = Learner(agent), make_batch(agent, [6] * 32)  # every action at every step

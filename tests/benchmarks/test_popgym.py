@@ -192,7 +192,7 @@ def test_the_paper_tier_holds_the_paper_s_settings(task):
     assert (budget.env_steps, budget.num_envs, budget.seeds) == (15_600_000, 24, (0, 1, 2))
     assert (config.steps_per_iteration, config.updates_per_iteration, config.batch_sequences) == (1000, 1000, 24)
     assert (config.encoder_hidden, config.encoder_width, config.width, config.layers) == ((512, 512), 200, 256, 3)
-    assert (config.reward_multiplier, config.gamma, config.target_rate) == (100.0, 0.999, 0.0025)
+    assert (config.reward_multiplier, config.gamma, config.tau) == (100.0, 0.999, 0.0025)
     assert (config.context, config.positions, config.anneal_steps) == (2000, "learned", 1_000_000)
     assert config.sample_actions and config.replay_sampling == "trajectory" and task.time_scale == 10_000
     assert config.replay_trajectories == 80_000 and config.replay_tokens == 80_000 * (task.horizon + 1)

@@ -102,13 +102,14 @@ def add_run(tmp_path: Path) -> Callable[..., Path]:
 
     def add(seed: int = 0, final_return: float = 1.0, **changes: Any) -> Path:
         row = run(seed=seed, **changes)
+        same = {"seed": seed, "agent": row.agent}
         folder = run_folder(tmp_path, row.tier, row.task, row.agent, seed)
-        write_rows(folder / "runs.csv", "runs", run(seed=seed, status="running"), row)
+        write_rows(folder / "runs.csv", "runs", run(**same, status="running"), row)
         evaluations = [(0, False, 0.25), (1, True, final_return)]
-        curves = [curve(seed=seed, evaluation=e, final=f, return_mean=r) for e, f, r in evaluations]
+        curves = [curve(**same, evaluation=e, final=f, return_mean=r) for e, f, r in evaluations]
         write_rows(folder / "curves.csv", "curves", *curves)
         episodes = [
-            episode(seed=seed, evaluation=e, final=f, rollout=n, episode_return=r)
+            episode(**same, evaluation=e, final=f, rollout=n, episode_return=r)
             for e, f, r in evaluations
             for n in (1, 0)
         ]
