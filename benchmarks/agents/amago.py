@@ -75,7 +75,10 @@ class Amago:
             weights = self._state["learner"]["agent"]
         else:
             weights = load_state(folder / "agent.pt")
-        self.agent.load_state_dict(weights)
+        try:
+            self.agent.load_state_dict(weights)
+        except RuntimeError as error:  # PyTorch lists every tensor
+            raise ValueError("its weights are those of another version of the agent") from error
 
     def describe(self) -> Mapping[str, Any]:
         attention = "; ".join(filter(None, (self.agent.attention, self.agent.attention_note)))

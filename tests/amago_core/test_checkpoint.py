@@ -70,7 +70,7 @@ def test_another_format_is_not_called_damaged(tmp_path: Path, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "FORMAT", 99)
         folder = checkpoint.write(tmp_path, put("w"))
-    with pytest.raises(checkpoint.WrongFormat, match="format 99, this version reads 2"):
+    with pytest.raises(checkpoint.WrongFormat, match=f"format 99, this version reads {checkpoint.FORMAT}"):
         checkpoint.verify(folder)
 
 

@@ -4,6 +4,7 @@ As a script it makes one run and kills it, see `kill_again_and_again`.
 """
 
 import errno
+import hashlib
 import json
 import os
 import random
@@ -403,11 +404,35 @@ def test_a_really_full_disk(straight, stop_at, tmp_path):
 # --- refused ---
 
 
-def test_another_format_is_refused_and_nothing_is_lost(stopped, tmp_path, monkeypatch):
-    monkeypatch.setattr(core, "FORMAT", 99)
-    with pytest.raises(UserError, match="has checkpoint format 2, this version reads 99; give --replace"):
+@pytest.mark.parametrize("newest_is_damaged", [False, True])
+def test_an_older_format_is_refused_and_nothing_is_lost(newest_is_damaged, stopped, tmp_path, monkeypatch):
+    """It is never begun anew in silence, not even where a newer checkpoint is damaged."""
+    written, newest = core.FORMAT, core.checkpoints(stopped / "checkpoints")[0]
+    if newest_is_damaged:
+        cut(newest / "manifest.json")
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file() and path.name != "lock"}
+    monkeypatch.setattr(core, "FORMAT", written + 1)
+    says = f"has checkpoint format {written}, this version reads {written + 1}; give --replace to run anew"
+    with pytest.raises(UserError, match=f"^{stopped / 'checkpoints'}/[0-9]+ {says}$"):
         make_run(tmp_path)
-    assert len(core.checkpoints(stopped / "checkpoints")) == 2
+    assert before == {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file() and path.name != "lock"}
+    assert read_table(make_run(tmp_path, replace=True) / "runs.csv", "runs")[-1].status == "finished"
+
+
+def test_a_run_stopped_before_a_setting_was_renamed_goes_on(stopped, straight, tmp_path):
+    def age(path: Path) -> None:
+        path.write_text(path.read_text().replace('"tau"', '"target_rate"'))
+
+    age(stopped / "config.json")
+    for folder in core.checkpoints(stopped / "checkpoints"):
+        age(folder / "harness.json")
+        manifest = json.loads((folder / "manifest.json").read_bytes().rpartition(b"\n")[0])
+        manifest["files"]["harness.json"] = core._measure(folder / "harness.json")
+        body = json.dumps(manifest).encode()
+        (folder / "manifest.json").write_bytes(body + b"\n" + hashlib.sha256(body).hexdigest().encode())
+    lines: list[str] = []
+    assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
+    assert "goes on from step" in lines[0]
 
 
 def test_the_checkpoint_of_another_run_is_refused_with_the_keys(stopped, stop_at, tmp_path):
