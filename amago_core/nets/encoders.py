@@ -50,7 +50,7 @@ class TimestepEncoder(nn.Module):
         goals, of_goal = observations.goal_shape
         self.goal_encoder: nn.Module | None = None
         if goals:
-            sizes = (goals * of_goal, 2 * goals * of_goal, config.goal_width)
+            sizes = (goals * of_goal, 2 * of_goal, config.goal_width)
             self.goal_encoder = nn.Sequential(
                 mlp(sizes, config.encoder_activation, first=Float32Linear, last=Float32Linear),
                 nn.LayerNorm(config.goal_width),
