@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from amago_core.config import Config, Rollout
 from amago_core.nets import attention
 from amago_core.nets.encoders import TimestepEncoder
-from amago_core.nets.heads import ContinuousHeads, DiscreteHeads, Heads
+from amago_core.nets.heads import ContinuousHeads, DiscreteHeads, Heads, check_table
 from amago_core.nets.popart import PopArt
 from amago_core.nets.recurrent import GRU, Memoryless
 from amago_core.nets.sequence_model import SequenceModel
@@ -46,7 +46,7 @@ class Agent(nn.Module):
         device: where the networks live.
 
     Raises:
-        UnsupportedSpace: a space that the core cannot train on.
+        UnsupportedSpace: a space that the core cannot train on, or more actions than memory allows.
         ValueError: positions that show the time where the time limit is artificial.
     """
 
@@ -75,6 +75,8 @@ class Agent(nn.Module):
             wanted = "sdpa"  # flash works in half precision: learning would round what acting, in float32, does not
         self.attention, self.attention_note = attention.choose(wanted, device, config.width // config.heads)
         discounts = config.all_discounts(self.actions.discrete)
+        if self.actions.discrete:
+            check_table(config, rollout.horizon, len(discounts), self.actions.size)
         with torch.random.fork_rng(devices=[]):  # PyTorch's initialisers know the global generator only: lend it
             # Not torch.manual_seed, which would also reseed the generators of every GPU.
             torch.default_generator.manual_seed(integer_seed(child(seed, "weights")))

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from amago_core.config import Config
 from amago_core.nets.layers import EnsembleLinear, Float32EnsembleLinear, Float32Linear, activation, mlp
+from amago_core.spaces import UnsupportedSpace
 
 Array: TypeAlias = npt.NDArray[np.float32]
 
@@ -85,13 +86,38 @@ class Heads(nn.Module):
         raise NotImplementedError
 
 
-def clipped_softmax(logits: Tensor) -> Tensor:
-    """Logits [M, A, ...] -> probabilities in [0.001, 0.99], normalised again with gradient through the divisor (A.5).
+PAPER_ACTIONS = 144  # the most of a task of the paper (Battleship on a 12 x 12 board)
+LARGEST_TABLE = 4 << 30  # bytes; learning holds a few of this size at once
 
-    The clip keeps the entropy above a floor; a clipped entry passes no gradient (pitfall 60).
+
+def probability_floor(actions: int) -> float:
+    """The smallest probability that the clip leaves, before it is normalised again: 0.001, as in the paper.
+
+    That many floors would take all from the greedy action: it could reach 0.49 of 1,024 actions, and with 4,096 even a
+    uniform policy lies below the floor and has no gradient. So above the paper's sizes 0.9 stays reachable.
     """
-    clipped = logits.softmax(dim=1).clamp(0.001, 0.99)
+    return 0.001 if actions <= PAPER_ACTIONS else 0.1 / (actions - 1)
+
+
+def clipped_softmax(logits: Tensor) -> Tensor:
+    """Logits [M, A, ...] -> probabilities clipped to [`probability_floor`, 0.99] and normalised again.
+
+    The gradient passes through the divisor, and through no clipped entry. The clip keeps the entropy above a floor.
+    """
+    clipped = logits.softmax(dim=1).clamp(probability_floor(logits.shape[1]), 0.99)
     return clipped / clipped.sum(dim=1, keepdim=True)
+
+
+def check_table(config: Config, horizon: int, discounts: int, actions: int) -> None:
+    """Raises UnsupportedSpace where the critics' table of a batch, [C, M, A, G] in float32, would not fit."""
+    transitions = min(config.batch_tokens, config.batch_sequences * min(config.context or horizon, horizon))
+    size = 4 * config.critics * transitions * actions * discounts
+    if size > LARGEST_TABLE:
+        raise UnsupportedSpace(
+            f"{actions:,} actions: the values of a batch ({config.critics} critics x {transitions:,} transitions x "
+            f"{actions:,} actions x {discounts} discounts) would take {size / 2**30:.0f} GiB, the most is "
+            f"{LARGEST_TABLE >> 30}; use fewer discounts, a lower batch_tokens, or fewer actions"
+        )
 
 
 class DiscreteHeads(Heads):

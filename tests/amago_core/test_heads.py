@@ -9,8 +9,10 @@ from gymnasium import spaces
 from torch.distributions import Categorical, Normal, TanhTransform, TransformedDistribution
 
 from amago_core.agent import Agent
+from amago_core.config import Config, Rollout
 from amago_core.nets.heads import ContinuousHeads, DiscreteHeads, clipped_softmax
 from amago_core.nets.layers import EnsembleLinear
+from amago_core.spaces import UnsupportedSpace
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)
 
@@ -61,6 +63,24 @@ def test_the_largest_probability_and_no_gradient_when_saturated(actions: int, la
     assert probabilities[0].item() == pytest.approx(largest, abs=5e-4)
     (gradient,) = torch.autograd.grad(probabilities[0].log(), logits)
     assert not gradient.any()  # pitfall 60
+
+
+@pytest.mark.parametrize("actions", [145, 1_024, 4_096])
+def test_among_many_actions_one_can_still_be_preferred(actions: int) -> None:
+    logits = torch.zeros(1, actions)
+    logits[0, 0] = 30.0
+    assert clipped_softmax(logits)[0, 0] > 0.9
+    uniform = torch.zeros(1, actions, requires_grad=True)
+    (gradient,) = torch.autograd.grad(clipped_softmax(uniform)[0, 0].log(), uniform)
+    assert gradient[0, 0] > 0.5
+
+
+def test_values_that_would_not_fit_are_refused_with_their_size() -> None:
+    config = Config(discounts=(0.9,) * 17, batch_sequences=24)
+    with pytest.raises(UnsupportedSpace, match=r"^10,000 actions: .*\(4 critics x 24,000 .* x 18 discounts\).* 64 GiB"):
+        Agent(config, BOX, spaces.Discrete(10_000), Rollout(1_000), np.random.SeedSequence(0))
+    small = config.replace({"batch_tokens": 1_000, "head_hidden": (8,)})
+    Agent(small, BOX, spaces.Discrete(10_000), Rollout(1_000), np.random.SeedSequence(0))
 
 
 def test_actions_are_drawn_with_the_probabilities_of_the_policy(discrete: DiscreteHeads) -> None:
