@@ -29,23 +29,23 @@ class Actor:
         self.agent = agent
         self.cache = agent.sequence_model.new_cache(slots)
         codec = agent.actions
-        self.previous: npt.NDArray[Any] = np.full((slots, *codec.row_shape), codec.blank, codec.dtype)
+        self.previous: npt.NDArray[Any] = np.full((slots, *codec.field.shape), codec.blank, codec.field.dtype)
         self.position = np.zeros(slots, np.int64)
         self._packing = Packing(np.ones(slots, np.int64), agent.device)
 
     def step(
         self,
-        rows: npt.NDArray[np.float32],
+        observation: Mapping[str, npt.NDArray[Any]],
         reward: npt.NDArray[np.float32],
         first: npt.NDArray[np.bool_],
         inner_reset: npt.NDArray[np.bool_],
         rng: np.random.Generator,
         sample: bool,
     ) -> npt.NDArray[Any]:
-        """Stored actions [B] or [B, A] for stored observation rows [B, row].
+        """Stored actions [B] or [B, A] for a stored observation of each slot.
 
         Args:
-            rows: see `ObservationCodec.store`.
+            observation: fields [B, ...], see `ObservationCodec.store`.
             reward: of the step before [B], 0 where first.
             first: a rollout begins here [B].
             inner_reset: an inner episode begins here [B].
@@ -57,8 +57,9 @@ class Actor:
             self.previous = self.previous.copy()
             self.previous[first] = self.agent.actions.blank
         with torch.inference_mode():
-            policy = self.agent.heads.policy(self._state(rows, reward, first | inner_reset))
-        return self.agent.heads.act(policy, rng, sample).astype(self.agent.actions.dtype)
+            known = {"action": self.previous, "reward": reward, "reset": first | inner_reset}
+            policy = self.agent.heads.policy(self._state({**observation, **known}))
+        return self.agent.heads.act(policy, rng, sample).astype(self.agent.actions.field.dtype)
 
     def state_dict(self, tokens: int) -> dict[str, Any]:
         """What the slots remember, of rollouts that have at most `tokens` timesteps behind them."""
@@ -71,21 +72,12 @@ class Actor:
         self.cache = self.agent.sequence_model.load_cache(cache if cache is None else cache.to(self.agent.device))
         self.previous, self.position = np.asarray(state["previous"]), np.asarray(state["position"])
 
-    def _state(
-        self, rows: npt.NDArray[np.float32], reward: npt.NDArray[np.float32], reset: npt.NDArray[np.bool_]
-    ) -> Tensor:
+    def _state(self, fields: Mapping[str, npt.NDArray[Any]]) -> Tensor:
         agent = self.agent
         if agent.training:
             agent.eval()
         position = torch.from_numpy(self.position).to(agent.device)
-        token = Batch(
-            packing=self._packing,
-            observation=torch.from_numpy(rows).to(agent.device),
-            action=torch.from_numpy(self.previous).to(agent.device),
-            reward=torch.from_numpy(reward).to(agent.device),
-            terminal=torch.zeros(len(rows), dtype=torch.bool),
-            reset=torch.from_numpy(reset).to(agent.device),
-            position=position,
-        )
-        state: Tensor = agent.sequence_model.step(agent.encoder(token), self.cache, position)
+        tensors = {name: torch.from_numpy(field).to(agent.device) for name, field in fields.items()}
+        token = agent.encoder(Batch(self._packing, position, tensors))
+        state: Tensor = agent.sequence_model.step(token, self.cache, position)
         return state

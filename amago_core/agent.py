@@ -115,12 +115,12 @@ class Agent(nn.Module):
         current = batch.packing.current  # [M]
         following = current + 1
         states = self.states(batch).float()  # [N, D]
-        q = self.heads.evaluate(states[current], batch.action[following])
+        q = self.heads.evaluate(states[current], batch["action"][following])
 
         with torch.no_grad():
-            reward = config.reward_multiplier * batch.reward[following]  # [M]
+            reward = config.reward_multiplier * batch["reward"][following]  # [M]
             bootstrap = popart.value(self.heads.bootstrap(states[following].detach()).float())  # [M, C, G]
-            going_on = self.discounts * (~batch.terminal[following]).unsqueeze(1)  # [M, G]
+            going_on = self.discounts * (~batch["terminal"][following]).unsqueeze(1)  # [M, G]
             targets = reward.view(-1, 1, 1) + going_on.unsqueeze(1) * bootstrap
             target = self._reduce_pair(targets)  # [M, G]
             popart.update(target)

@@ -121,6 +121,17 @@ def write_file(path: Path, content: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+def as_arrays(value: Any) -> Any:
+    """What `save_state` was given: tensors in nested mappings and lists back to NumPy arrays."""
+    import torch
+
+    if isinstance(value, Mapping):
+        return {key: as_arrays(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(as_arrays(part) for part in value)
+    return value.numpy() if isinstance(value, torch.Tensor) else value
+
+
 def _as_tensors(value: Any) -> Any:
     import torch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from amago_core.acting import Actor
 from amago_core.agent import Agent
+from amago_core.checkpoint import as_arrays
 from amago_core.exploration import Exploration
-from amago_core.replay import Replay, Trajectory
+from amago_core.replay import Replay
 from amago_core.seeding import child
+from amago_core.sequences import Layout, Timesteps, timestep_layout
 
 
 class Collector:
@@ -47,8 +49,9 @@ class Collector:
             agent.config, agent.actions, agent.rollout.horizon, slots, np.random.default_rng(child(seed, "exploration"))
         )
         self.steps = 0  # of one slot
-        self._buffer = _Buffer(slots, agent)
-        self._rows = np.zeros((slots, agent.observations.row_width), np.float32)
+        self._buffer = _Buffer(slots, agent.rollout.horizon, timestep_layout(agent.observations, agent.actions))
+        fields = agent.observations.fields.items()
+        self._observation = {name: np.zeros((slots, *field.shape), field.dtype) for name, field in fields}
         self._reward = np.zeros(slots, np.float32)
         self._first = np.ones(slots, bool)
         self._inner = np.zeros(slots, bool)
@@ -64,31 +67,37 @@ class Collector:
 
     def _step(self) -> None:
         agent, actor = self.agent, self.actor
-        policy = actor.step(self._rows, self._reward, self._first, self._inner, self._rng, agent.config.sample_actions)
+        sample = agent.config.sample_actions
+        policy = actor.step(self._observation, self._reward, self._first, self._inner, self._rng, sample)
         position = actor.position
         going_on = np.zeros_like(self._first)
-        self._buffer.write(position, self._rows, actor.previous, self._reward, going_on, self._first | self._inner)
-        actor.previous = self.exploration.apply(policy, position, self.steps).astype(agent.actions.dtype)
+        self._write(position, terminal=going_on, reset=self._first | self._inner)
+        actor.previous = self.exploration.apply(policy, position, self.steps).astype(agent.actions.field.dtype)
 
         observation, reward, terminated, truncated, info = self.envs.step(agent.actions.to_env(actor.previous))
         self.steps += 1
         self._first = done = terminated | truncated
-        self._rows = agent.observations.store(observation)
+        self._observation = agent.observations.store(observation)
         self._reward = np.asarray(reward, np.float32)
         self._inner = np.asarray(info.get("inner_reset", going_on), bool)
         if done.any():
             # Finite: the horizon ends the value target like a true end. Artificial: only a true end does, and it
             # wins where both flags are set.
             terminal = done if agent.rollout.finite else terminated
-            self._buffer.write(position + 1, self._rows, actor.previous, self._reward, terminal, self._inner)
+            self._write(position + 1, terminal=terminal, reset=self._inner)
             for slot in np.flatnonzero(done):
-                self.replay.add(self._buffer.trajectory(int(slot), int(position[slot]) + 2))
+                self.replay.add(self._buffer.rollout(int(slot), int(position[slot]) + 2))
             self.restart(done)
+
+    def _write(self, position: npt.NDArray[np.int64], **ends: npt.NDArray[np.bool_]) -> None:
+        led_here = {"action": self.actor.previous, "reward": self._reward}
+        self._buffer.write(position, {**self._observation, **led_here, **ends})
 
     def restart(self, slots: npt.NDArray[np.bool_]) -> None:
         """Begins the next rollout of some slots [B]; one that is under way there is forgotten."""
         observation, _ = self.envs.reset(options={"reset_mask": slots})
-        self._rows = np.where(slots[:, None], self.agent.observations.store(observation), self._rows)
+        for name, field in self.agent.observations.store(observation).items():
+            self._observation[name][slots] = field[slots]
         self._reward = np.where(slots, np.float32(0), self._reward)
         self._first = self._first | slots
         self._inner = self._inner & ~slots
@@ -97,7 +106,7 @@ class Collector:
         """Where the collector stands between two steps, beside its environments and its replay."""
         ahead = np.where(self._first, 0, self.actor.position + 1)  # timestep that the next step of each slot is for
         return {
-            "seen": [self._rows, self._reward, self._first, self._inner],
+            "seen": [self._observation, self._reward, self._first, self._inner],
             "steps": self.steps,
             "tokens": self._buffer.state(int(ahead.max())),
             "actor": self.actor.state_dict(int(ahead.max())),
@@ -106,7 +115,7 @@ class Collector:
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._rows, self._reward, self._first, self._inner = (np.asarray(part) for part in state["seen"])
+        self._observation, self._reward, self._first, self._inner = as_arrays(state["seen"])
         self.steps = state["steps"]
         self._buffer.restore(state["tokens"])
         self.actor.load_state_dict(state["actor"])
@@ -115,37 +124,33 @@ class Collector:
 
 
 class _Buffer:
-    """The tokens of the rollouts under way, [slots, timestep, ...]; grows with the longest of them."""
+    """The timesteps of the rollouts under way, [slots, timestep, ...]; grows with the longest of them."""
 
-    def __init__(self, slots: int, agent: Agent) -> None:
-        size = min(agent.rollout.horizon, 256) + 1
-        actions = agent.actions
-        self._slots = np.arange(slots)
-        self._fields: list[npt.NDArray[Any]] = [
-            np.zeros((slots, size, agent.observations.row_width), np.float32),
-            np.zeros((slots, size, *actions.row_shape), actions.dtype),
-            np.zeros((slots, size), np.float32),
-            np.zeros((slots, size), bool),
-            np.zeros((slots, size), bool),
-        ]
+    def __init__(self, slots: int, horizon: int, layout: Layout) -> None:
+        self._slots, self._room = np.arange(slots), min(horizon, 256) + 1
+        shape = (slots, self._room)
+        self._fields = {name: np.zeros((*shape, *field.shape), field.dtype) for name, field in layout.items()}
 
-    def write(self, position: npt.NDArray[np.int64], *token: npt.NDArray[Any]) -> None:
-        """One token a slot: observation, action, reward, terminal, reset."""
-        if int(position.max()) >= self._fields[0].shape[1]:
-            self._fields = [np.concatenate([f, np.zeros_like(f)], axis=1) for f in self._fields]
-        for field, value in zip(self._fields, token, strict=True):
-            field[self._slots, position] = value
+    def write(self, position: npt.NDArray[np.int64], timestep: Timesteps) -> None:
+        """One timestep a slot, each at its position."""
+        if int(position.max()) >= self._room:
+            self._room *= 2
+            doubled = {name: np.concatenate([f, np.zeros_like(f)], axis=1) for name, f in self._fields.items()}
+            self._fields = doubled
+        for name, field in self._fields.items():
+            field[self._slots, position] = timestep[name]
 
-    def state(self, tokens: int) -> list[npt.NDArray[Any]]:
-        """The first `tokens` timesteps: those behind are written before they are read."""
-        return [field[:, :tokens] for field in self._fields]
+    def state(self, timesteps: int) -> Timesteps:
+        """The first `timesteps` of each slot: those behind are written before they are read."""
+        return {name: field[:, :timesteps] for name, field in self._fields.items()}
 
-    def restore(self, state: Sequence[Any]) -> None:
-        saved = [np.asarray(field) for field in state]
-        if saved[0].shape[1] > self._fields[0].shape[1]:
-            self._fields = [np.zeros_like(field) for field in saved]
-        for field, value in zip(self._fields, saved, strict=True):
-            field[:, : value.shape[1]] = value
+    def restore(self, state: Mapping[str, Any]) -> None:
+        saved = as_arrays(state)
+        self._room = max(self._room, *(field.shape[1] for field in saved.values()))
+        for name, field in saved.items():
+            whole = np.zeros((len(field), self._room, *field.shape[2:]), field.dtype)
+            whole[:, : field.shape[1]] = field
+            self._fields[name] = whole
 
-    def trajectory(self, slot: int, tokens: int) -> Trajectory:
-        return Trajectory(*(field[slot, :tokens] for field in self._fields))
+    def rollout(self, slot: int, timesteps: int) -> Timesteps:
+        return {name: field[slot, :timesteps] for name, field in self._fields.items()}

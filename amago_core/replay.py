@@ -1,36 +1,20 @@
-"""The trajectory store: a memory-mapped ring of whole rollouts with a small index."""
+"""The store of whole rollouts: a memory-mapped ring with a small index. `sampler` draws batches from it."""
 
 from __future__ import annotations
 
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from amago_core.sequences import Batch, Packing
-from amago_core.spaces import ActionCodec, ObservationCodec
+from amago_core.sequences import Layout, Timesteps
 
 SPARE_BYTES = 2**26  # beyond the capacity, as long as it is not doubled: minutes of small rollouts, and little disk
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """One rollout: T transitions are T + 1 tokens, see `sequences`."""
-
-    observation: npt.NDArray[np.float32]  # [T + 1, row]
-    action: npt.NDArray[Any]  # [T + 1] or [T + 1, A], the previous action
-    reward: npt.NDArray[np.float32]  # [T + 1], the previous reward
-    terminal: npt.NDArray[np.bool_]  # [T + 1]
-    reset: npt.NDArray[np.bool_]  # [T + 1]
-
-    def __len__(self) -> int:
-        return len(self.reward)
 
 
 class ReplayDamaged(ValueError):
@@ -38,7 +22,7 @@ class ReplayDamaged(ValueError):
 
 
 class Replay:
-    """Keeps the newest rollouts and draws packed batches of slices from them.
+    """Keeps the newest rollouts. Each has a serial number, counted from the first that was ever added.
 
     The files are allocated in full at creation, so a disk without room is an error there and not a crash hours
     later. A rollout lies in one piece; the oldest ones make way for it.
@@ -49,7 +33,7 @@ class Replay:
 
     Args:
         folder: for the files, one per field.
-        observations, actions: give the widths and dtypes of the fields.
+        layout: names, shapes and types of the fields.
         tokens: capacity of the ring.
         trajectories: the most rollouts kept.
         burst: the most tokens that are added between two chances of a checkpoint; 0: none will be made.
@@ -63,8 +47,7 @@ class Replay:
     def __init__(
         self,
         folder: Path,
-        observations: ObservationCodec,
-        actions: ActionCodec,
+        layout: Layout,
         tokens: int,
         trajectories: int,
         burst: int = 0,
@@ -72,30 +55,25 @@ class Replay:
     ) -> None:
         self.capacity, self.most, self.burst = tokens, trajectories, burst
         folder.mkdir(parents=True, exist_ok=True)
-        layout: dict[str, tuple[tuple[int, ...], npt.DTypeLike]] = {
-            "observation": ((observations.row_width,), np.float32),
-            "action": (actions.row_shape, actions.dtype),
-            "reward": ((), np.float32),
-            "terminal": ((), np.bool_),
-            "reset": ((), np.bool_),
-        }
-        token_bytes = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in layout.values())
+        token_bytes = sum(field.nbytes for field in layout.values())
         # Four bursts: one until the request for a checkpoint is heard, one more until the second, which is what sets
         # space free, and what is wasted at the end of the ring.
         self.size = tokens + (max(4 * burst, min(tokens, SPARE_BYTES // token_bytes)) if burst else 0)
         place = _allocate if state is None else _reopen
-        self._fields = {name: place(folder / name, (self.size, *s), dtype) for name, (s, dtype) in layout.items()}
+        self._fields = {
+            name: place(folder / quote(name, safe=""), (self.size, *field.shape), field.dtype)
+            for name, field in layout.items()
+        }
         # The index: a ring of rollouts, the oldest at self._oldest. An address counts the tokens since the beginning,
         # so that comparing two tells which is older; `_start` is one in the files, `_ring` one in the capacity.
         self._start = np.zeros(trajectories, np.int64)
         self._ring = np.zeros(trajectories, np.int64)
         self._length = np.zeros(trajectories, np.int64)
         self._check = np.zeros(trajectories, np.int64)  # CRC-32, taken when a checkpoint first counts on the rollout
-        self._oldest, self._count = 0, 0
+        self._oldest, self._count, self._added = 0, 0, 0
         self._head, self._ring_head = 0, 0
         self._unchecked = 0  # from this address on there is no CRC yet
         self._held: list[int] = []  # the oldest address of each kept checkpoint
-        self._waiting: tuple[int, int, int] | None = None  # the slice that crossed the last batch's token budget
         if state is not None:
             self._restore(state, folder)
 
@@ -104,13 +82,50 @@ class Replay:
         return self._count
 
     @property
+    def first(self) -> int:
+        """Serial number of the oldest rollout kept."""
+        return self._added - self._count
+
+    @property
+    def serials(self) -> npt.NDArray[np.int64]:
+        """Serial numbers of the rollouts kept, oldest first."""
+        return np.arange(self.first, self._added)
+
+    def lengths(self, serials: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Timesteps of rollouts that are kept."""
+        lengths: npt.NDArray[np.int64] = self._length[self._slots(serials)]
+        return lengths
+
+    def rollout(self, serial: int) -> Timesteps:
+        """A rollout that is kept, as read-only views into the files."""
+        slot = self._slots(serial)
+        at, n = self._start[slot] % self.size, self._length[slot]
+        views = {name: field[at : at + n] for name, field in self._fields.items()}
+        for view in views.values():
+            view.flags.writeable = False
+        return views
+
+    def gather(
+        self, serials: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+    ) -> Timesteps:
+        """Copies pieces of rollouts, one after another: `size` timesteps of rollout `serial` from `start` on."""
+        ends = np.cumsum(sizes)
+        first = (self._start[self._slots(serials)] + starts) % self.size
+        index = np.arange(ends[-1]) + np.repeat(first - (ends - sizes), sizes)
+        return {name: np.asarray(field).take(index, axis=0) for name, field in self._fields.items()}
+
+    def _slots(self, serials: Any) -> Any:
+        """Where in the index rollouts stand."""
+        return (self._oldest + serials - self.first) % self.most
+
+    @property
     def checkpoint_due(self) -> bool:
         """Whether the room for rollouts that no kept checkpoint counts on is running out."""
         return bool(self._held) and self.size - (self._head - self._held[0]) < 2 * self.burst
 
-    def add(self, trajectory: Trajectory) -> None:
+    def add(self, rollout: Timesteps) -> None:
         """Copies a rollout of at least one transition into the ring."""
-        n = len(trajectory)
+        n = len(rollout["reward"])
         if not 2 <= n <= self.capacity:
             raise ValueError(f"a rollout of {n} tokens does not fit a replay of {self.capacity}: raise replay_tokens")
         start, ring = _fit(self._head, n, self.size), _fit(self._ring_head, n, self.capacity)
@@ -122,16 +137,14 @@ class Replay:
             raise RuntimeError("the replay has no room left that its checkpoints do not count on; save another first")
         at = start % self.size
         for name, field in self._fields.items():
-            field[at : at + n] = getattr(trajectory, name)
+            field[at : at + n] = rollout[name]
         slot = (self._oldest + self._count) % self.most
         self._start[slot], self._ring[slot], self._length[slot] = start, ring, n
         self._count += 1
+        self._added += 1
         self._head, self._ring_head = start + n, ring + n
 
     def _forget_oldest(self) -> None:
-        start, length = self._start[self._oldest], self._length[self._oldest]
-        if self._waiting is not None and start <= self._waiting[0] < start + length:
-            self._waiting = None
         self._oldest = (self._oldest + 1) % self.most
         self._count -= 1
 
@@ -149,8 +162,8 @@ class Replay:
             "capacity": [self.capacity, self.most, self.size],
             "index": np.stack([self._start[live], self._ring[live], self._length[live], self._check[live]]),
             "heads": [self._head, self._ring_head],
+            "added": self._added,
             "held": self._held,
-            "waiting": self._waiting,
         }
 
     def _restore(self, state: Mapping[str, Any], folder: Path) -> None:
@@ -161,7 +174,7 @@ class Replay:
         for ring, values in zip((self._start, self._ring, self._length, self._check), index, strict=True):
             ring[: self._count] = values
         self._head, self._ring_head = state["heads"]
-        self._unchecked, self._held, self._waiting = self._head, list(state["held"]), state["waiting"]
+        self._unchecked, self._held, self._added = self._head, list(state["held"]), state["added"]
         for slot in range(self._count):
             if self._crc(slot) != self._check[slot]:
                 raise ReplayDamaged(f"{folder}: the replay files are not what they were at the checkpoint")
@@ -176,56 +189,6 @@ class Replay:
     def _live(self) -> npt.NDArray[np.int64]:
         """Slots of the index in use, oldest first."""
         return (self._oldest + np.arange(self._count)) % self.most
-
-    def sample(
-        self, rng: np.random.Generator, sequences: int, tokens: int, context: int, by_transition: bool = False
-    ) -> Batch:
-        """A packed batch of slices.
-
-        Args:
-            rng: of the draw.
-            sequences: slices in the batch.
-            tokens: budget of the batch; the slice that would cross it opens the next batch instead.
-            context: transitions of a slice at most; longer rollouts give a random contiguous piece, and every start
-                is as likely, the last one included (pitfall 6).
-            by_transition: a rollout is drawn in proportion to how many slices it takes to show its transitions, so
-                that each is as likely; else uniformly (the paper's rule, which over-samples the transitions of short
-                rollouts where longer ones are cut, A.13). Where none is cut both are the same.
-        """
-        if not self._count:
-            raise ValueError("the replay is empty: collect a rollout before the first update")
-        live = self._live()
-        starts, lengths = self._start[live], self._length[live]
-        if by_transition:
-            cumulative = np.cumsum((lengths - 1) / np.minimum(lengths - 1, context))
-            chosen = np.searchsorted(cumulative[:-1], rng.uniform(high=cumulative[-1], size=sequences), side="right")
-        else:
-            chosen = rng.integers(self._count, size=sequences)
-        size = np.minimum(lengths[chosen], context + 1)
-        offset = rng.integers(lengths[chosen] - size + 1)  # [sequences], from 0 to the last legal start
-        slices = list(zip((starts[chosen] + offset).tolist(), offset.tolist(), size.tolist(), strict=True))
-        return self._gather(self._within(slices, tokens))
-
-    def _within(self, slices: list[tuple[int, int, int]], budget: int) -> list[tuple[int, int, int]]:
-        """As many slices as the token budget allows, at least one, beginning with the one left over last time."""
-        if self._waiting is not None:
-            slices = [self._waiting, *slices[:-1]]
-        total, self._waiting = 0, None
-        for i, piece in enumerate(slices):
-            total += piece[2]
-            if total > budget and i:
-                self._waiting = piece
-                return slices[:i]
-        return slices
-
-    def _gather(self, slices: list[tuple[int, int, int]]) -> Batch:
-        """(address, timestep, tokens) of each slice -> packed batch."""
-        first, offset, size = (np.array(x, np.int64) for x in zip(*slices, strict=True))
-        packing = Packing(size)
-        within = np.arange(packing.tokens) - np.repeat(packing.starts, size)
-        index = np.repeat(first % self.size, size) + within
-        fields = {name: torch.from_numpy(np.ascontiguousarray(f[index])) for name, f in self._fields.items()}
-        return Batch(packing=packing, position=torch.from_numpy(np.repeat(offset, size) + within), **fields)
 
 
 def _fit(head: int, n: int, size: int) -> int:

@@ -1,4 +1,4 @@
-"""The packed batch: the tokens of all sequences one after another, plus the lengths of the sequences.
+"""What a timestep holds, and the packed batch: the tokens of all sequences one after another, plus their lengths.
 
 Everything but the sequence model works token by token, so there is no padding and nothing to mask. A token holds
 what the agent knows at one timestep: the observation, and the action, reward and end of the transition that led
@@ -10,14 +10,17 @@ Letters: N tokens, B sequences, L longest length, M = N - B transitions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from amago_core.spaces import ActionCodec, Field, ObservationCodec
 
 
 class Packing:
@@ -72,18 +75,37 @@ class Packing:
         return flat if self.equal else flat.index_select(0, self._cells)
 
 
+#: The fields of a timestep by name, see `timestep_layout`.
+Layout: TypeAlias = Mapping[str, Field]
+#: Consecutive timesteps: an array for each field, the timesteps along the first axis. A rollout of T transitions has
+#: T + 1 of them.
+Timesteps: TypeAlias = Mapping[str, npt.NDArray[Any]]
+
+
+def timestep_layout(observations: ObservationCodec, actions: ActionCodec) -> Layout:
+    """What is stored of a timestep: the observation's fields, and what led there.
+
+    action: the previous action, `ActionCodec.blank` at the start of a rollout.
+    reward: the previous reward, as the environment gave it.
+    terminal: the value target ends here.
+    reset: first timestep of a rollout or of an inner episode.
+    """
+    flag = Field((), np.dtype(np.bool_))
+    reward = Field((), np.dtype(np.float32))
+    return {**observations.fields, "action": actions.field, "reward": reward, "terminal": flag, "reset": flag}
+
+
 @dataclass(frozen=True)
 class Batch:
     """A packed batch of timesteps; every tensor has N rows."""
 
     packing: Packing
-    observation: Tensor  # [N, row] float32, stored rows (see spaces.ObservationCodec)
-    action: Tensor  # [N] int or [N, A] float32: the previous action, `ActionCodec.blank` at the start of a rollout
-    reward: Tensor  # [N] float32: the previous reward, raw
-    terminal: Tensor  # [N] bool: the value target ends at this token
-    reset: Tensor  # [N] bool: first token of a rollout or of an inner episode
     position: Tensor  # [N] int64: timestep since the start of the rollout
+    fields: Mapping[str, Tensor]  # as in the layout
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.fields[name]
 
     def to(self, device: torch.device | str) -> Batch:
-        moved: dict[str, Any] = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "packing"}
-        return Batch(packing=Packing(self.packing.lengths, device), **moved)
+        fields = {name: field.to(device) for name, field in self.fields.items()}
+        return Batch(Packing(self.packing.lengths, device), self.position.to(device), fields)

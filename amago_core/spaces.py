@@ -1,16 +1,17 @@
-"""gymnasium spaces <-> flat arrays: the only place that knows offsets, one-hots, bounds and dtypes.
+"""gymnasium spaces <-> named arrays: the only place that knows one-hots, bounds and dtypes.
 
-Observations are stored as compact rows of float32 (a discrete value is one number) and expanded to network
-inputs (a discrete value is a one-hot) only when a network reads them. Actions are stored zero-based and in the
-smallest integer type that holds them, or as vectors in [-1, 1].
+An observation is stored as one field for each leaf of its space, in the leaf's own type (a discrete value is one small
+integer, pixels stay bytes), and expanded to network inputs (a discrete value is a one-hot) only when a network reads
+it. Actions are stored zero-based and in the smallest integer type that holds them, or as vectors in [-1, 1].
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -20,12 +21,10 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
-FloatArray: TypeAlias = npt.NDArray[np.float32]
-
 #: The key of a Dict observation that holds the goals of an instruction, a Box of shape [K, features].
 GOALS = "goals"
-#: float32 holds every integer up to here, so discrete observations are stored without loss.
-LARGEST_STORED_INTEGER = 2**24
+#: A discrete observation becomes a one-hot, which has to fit for every token of a batch.
+MOST_VALUES = 2**24
 #: A MultiDiscrete action is one choice among the product of its components, up to this many.
 MOST_COMBINATIONS = 2**14
 
@@ -35,39 +34,58 @@ class UnsupportedSpace(ValueError):
 
 
 @dataclass(frozen=True)
+class Field:
+    """One named entry of a timestep as it is stored, without the axis of the timesteps."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
 class _Leaf:
-    """One Box, Discrete or MultiDiscrete inside an observation space."""
+    """One Box, MultiBinary, Discrete or MultiDiscrete inside an observation space."""
 
     key: tuple[str, ...]  # path through nested Dicts
-    width: int  # columns of the stored row
-    start: FloatArray | None  # lowest valid value of each discrete column, None for a Box
-    choices: tuple[int, ...]  # number of values of each discrete column, empty for a Box
+    field: Field
+    start: npt.NDArray[np.int64] | None = None  # lowest valid value of each discrete component
+    choices: tuple[int, ...] = ()  # number of values of each discrete component, empty for plain numbers
+
+    @property
+    def name(self) -> str:
+        """Of the field. No other field of a timestep can have it."""
+        return GOALS if self.key == (GOALS,) else "/".join(("observation", *self.key))
 
     @property
     def features(self) -> int:
-        return sum(self.choices) if self.choices else self.width
+        return sum(self.choices) if self.choices else math.prod(self.field.shape)
 
 
 def _leaves(space: gym.Space[Any], key: tuple[str, ...] = ()) -> list[_Leaf]:
     if isinstance(space, spaces.Dict):
-        # Sorted, so that a checkpoint reads the features in the same order in every process (pitfall 22).
+        # Sorted, so that a checkpoint reads the features in the same order in every process.
         return [leaf for name in sorted(space.spaces) for leaf in _leaves(space.spaces[name], (*key, name))]
     if isinstance(space, spaces.Box):
-        if _is_image(space):
-            raise UnsupportedSpace(
-                f"observation {_name(key)} is {space}: an image has no encoder here, "
-                "wrap the environment so that it gives features (a flat Box, or MultiDiscrete for symbols)"
-            )
-        return [_Leaf(key, int(np.prod(space.shape)), None, ())]
+        return [_Leaf(key, Field(space.shape, _number_type(space)))]
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         choices, start = _discrete(space)
-        if int(np.abs(start).max() + choices.max()) > LARGEST_STORED_INTEGER:
-            raise UnsupportedSpace(f"observation {_name(key)} is {space}: more values than float32 counts exactly")
-        return [_Leaf(key, len(choices), start.astype(np.float32), tuple(choices.tolist()))]
+        if int(np.abs(start).max() + choices.max()) > MOST_VALUES:
+            raise UnsupportedSpace(f"observation {_name(key)} is {space}: more values than a one-hot can have")
+        dtype = np.min_scalar_type(int(choices.max()) - 1)
+        return [_Leaf(key, Field((len(choices),), dtype), start, tuple(choices.tolist()))]
     raise UnsupportedSpace(
         f"observation {_name(key)} is {space}: a {type(space).__name__} has no encoder here, "
         "wrap the environment so that it gives Box, Discrete, MultiDiscrete or a Dict of these"
     )
+
+
+def _number_type(space: spaces.Box) -> np.dtype[Any]:
+    """Integers of up to 32 bits as they are, the rest as float32, which is what networks read."""
+    whole = np.issubdtype(space.dtype, np.integer) or space.dtype == np.bool_
+    return np.dtype(space.dtype) if whole and np.dtype(space.dtype).itemsize <= 4 else np.dtype(np.float32)
 
 
 def _discrete(space: gym.Space[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -78,20 +96,34 @@ def _discrete(space: gym.Space[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray
     return space.nvec.ravel().astype(np.int64), np.asarray(space.start, np.int64).ravel()
 
 
-def _is_image(space: spaces.Box) -> bool:
-    """Pixels or grids of symbols, also stacked, as gymnasium environments declare them: unfit as plain numbers."""
-    return len(space.shape) >= 2 and space.dtype == np.uint8
-
-
 def _name(key: tuple[str, ...]) -> str:
     return f"'{'/'.join(key)}'" if key else "space"
 
 
+def observation_fields(space: gym.Space[Any]) -> dict[str, Field]:
+    """The fields that hold an observation of `space`, by name. Raises UnsupportedSpace for a leaf of another kind."""
+    return {leaf.name: leaf.field for leaf in _leaves(space)}
+
+
+def _check_encodable(leaf: _Leaf, space: gym.Space[Any]) -> None:
+    """Pixels and grids of symbols, also stacked, as gymnasium environments declare them, are unfit as plain numbers."""
+    if not leaf.choices and len(leaf.field.shape) >= 2 and leaf.field.dtype == np.uint8:
+        raise UnsupportedSpace(
+            f"observation {_name(leaf.key)} is {space}: an image has no encoder here, "
+            "wrap the environment so that it gives features (a flat Box, or MultiDiscrete for symbols)"
+        )
+
+
 class ObservationCodec:
-    """Turns batched observations of `space` into stored rows and stored rows into network inputs.
+    """Turns batched observations of `space` into stored fields and stored fields into network inputs.
 
     Args:
         space: the observation space of one environment.
+
+    Attributes:
+        fields: name -> shape and type of what is stored.
+        features: width of the network input, goals left out.
+        goal_shape: (K goals, features of one), zeros where there are none.
 
     Raises:
         UnsupportedSpace: at construction, naming the space, the key and the reason.
@@ -99,47 +131,53 @@ class ObservationCodec:
 
     def __init__(self, space: gym.Space[Any]) -> None:
         leaves = _leaves(space)
-        goals = space.spaces.get(GOALS) if isinstance(space, spaces.Dict) else None
-        instruction = isinstance(goals, spaces.Box) and len(goals.shape) == 2  # else a key like any other
-        self.goal_shape: tuple[int, ...] = tuple(goals.shape) if instruction else (0, 0)  # type: ignore[union-attr, arg-type]
-        # Goals go through an encoder of their own; they stand last in the row so that one slice finds them.
-        self._leaves = sorted(leaves, key=lambda leaf: instruction and leaf.key == (GOALS,))
-        self.row_width = sum(leaf.width for leaf in self._leaves)
-        goal_width = int(np.prod(self.goal_shape))
-        self.features = sum(leaf.features for leaf in self._leaves) - goal_width
-        self._plain_width = self.row_width - goal_width
-        if self.row_width == 0:
+        for leaf in leaves:
+            _check_encodable(leaf, _at(space, leaf.key))
+        if not leaves or all(leaf.features == 0 for leaf in leaves):
             raise UnsupportedSpace(f"observation space {space} is empty: nothing to learn from")
+        self._leaves = leaves
+        self.fields = {leaf.name: leaf.field for leaf in leaves}
+        if len(self.fields) < len(leaves):
+            raise UnsupportedSpace(f"observation space {space}: two keys give the same path; leave '/' out of keys")
+        goals = self.fields.get(GOALS)
+        self._has_goals = goals is not None and len(goals.shape) == 2  # else a key like any other
+        self.goal_shape: tuple[int, ...] = goals.shape if goals is not None and self._has_goals else (0, 0)
+        self._inputs = [leaf for leaf in leaves if not (self._has_goals and leaf.name == GOALS)]
+        self.features = sum(leaf.features for leaf in self._inputs)
 
-    def store(self, observation: Any) -> FloatArray:
-        """Batched observation [B, ...] -> rows [B, row_width], a fresh contiguous float32 array."""
-        columns = []
+    def store(self, observation: Any) -> dict[str, npt.NDArray[Any]]:
+        """Batched observation [B, ...] -> fields [B, ...], fresh contiguous arrays."""
+        stored = {}
         for leaf in self._leaves:
-            value = observation
-            for name in leaf.key:
-                value = value[name]
-            column = np.asarray(value, np.float32).reshape(len(value), leaf.width)
-            columns.append(column if leaf.start is None else column - leaf.start)
-        return columns[0].copy() if len(columns) == 1 else np.concatenate(columns, axis=1)
+            value = _at(observation, leaf.key)
+            if leaf.start is not None:
+                value = np.asarray(value).reshape(len(value), -1) - leaf.start
+            array = np.array(value, leaf.field.dtype, order="C")
+            stored[leaf.name] = array.reshape(len(array), *leaf.field.shape)
+        return stored
 
-    def expand(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows [N, row_width] -> (features [N, features], goals [N, K * goal features])."""
-        if all(not leaf.choices for leaf in self._leaves):
-            return rows[:, : self._plain_width], rows[:, self._plain_width :]
-        parts, at = [], 0
-        for leaf in self._leaves:
-            columns = rows[:, at : at + leaf.width]
-            at += leaf.width
-            if at > self._plain_width:
-                break  # the goals, which stand last
+    def expand(self, fields: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Fields [N, ...] -> (features [N, features], goals [N, K * goal features])."""
+        parts = []
+        for leaf in self._inputs:
+            stored = fields[leaf.name].flatten(1)
             if not leaf.choices:
-                parts.append(columns)
+                parts.append(stored.float())
             done = 0
             for n, alike in itertools.groupby(leaf.choices):  # a deck of cards is one one-hot, not one a card
                 count = len(list(alike))
-                parts.append(F.one_hot(columns[:, done : done + count].long(), n).flatten(1).to(rows.dtype))
+                parts.append(F.one_hot(stored[:, done : done + count].long(), n).flatten(1).float())
                 done += count
-        return torch.cat(parts, dim=1), rows[:, self._plain_width :]
+        some = next(iter(fields.values()))
+        nothing = torch.zeros(len(some), 0, device=some.device)
+        goals = fields[GOALS].flatten(1).float() if self._has_goals else nothing
+        return parts[0] if len(parts) == 1 else torch.cat(parts or [nothing], dim=1), goals
+
+
+def _at(tree: Any, key: tuple[str, ...]) -> Any:
+    for name in key:
+        tree = tree[name]
+    return tree
 
 
 class ActionCodec:
@@ -165,12 +203,11 @@ class ActionCodec:
                     f"the most is {MOST_COMBINATIONS:,}"
                 )
             # -1 stands for "no action yet", so the type is signed and 256 actions do not wrap (pitfall 34).
-            self.dtype: np.dtype[Any] = np.dtype(np.min_scalar_type(-self.size))
-            self.row_shape: tuple[int, ...] = ()
+            self.field = Field((), np.dtype(np.min_scalar_type(-self.size)))
             self.blank: float = -1
         elif isinstance(space, spaces.Box) and space.shape:
             self.size = int(np.prod(space.shape))
-            self.dtype, self.row_shape, self.blank = np.dtype(np.float32), (self.size,), -2.0
+            self.field, self.blank = Field((self.size,), np.dtype(np.float32)), -2.0
             self._low, self._high = (bound.ravel().astype(np.float64) for bound in (space.low, space.high))
             below, above = np.isfinite(self._low), np.isfinite(self._high)
             low = np.where(below, self._low, np.where(above, self._high - 2, -1.0))

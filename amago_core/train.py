@@ -16,7 +16,9 @@ from amago_core.collect import Collector
 from amago_core.learner import Learner
 from amago_core.progress import Progress
 from amago_core.replay import Replay
+from amago_core.sampler import Sampler
 from amago_core.seeding import child
+from amago_core.sequences import timestep_layout
 
 CHUNK = 256  # steps of each slot between two reports while collecting: a second or a few, however long an iteration
 
@@ -55,12 +57,17 @@ class Trainer:
         # In each slot a rollout under way and, at worst, rollouts of one step, two tokens each; then the ring's end.
         steps = min(CHUNK, config.steps_per_iteration)
         burst = envs.num_envs * (rollout.horizon + 1 + 2 * steps) + rollout.horizon + 1
-        self.replay = Replay(
-            folder, agent.observations, agent.actions, capacity, config.replay_trajectories, burst, state.get("replay")
+        layout = timestep_layout(agent.observations, agent.actions)
+        self.replay = Replay(folder, layout, capacity, config.replay_trajectories, burst, state.get("replay"))
+        self.sampler = Sampler(
+            self.replay,
+            config.batch_sequences,
+            config.batch_tokens,
+            config.context or rollout.horizon,
+            by_transition=config.replay_sampling == "transition",
         )
         self.collector = Collector(envs, agent, self.replay, child(seed, "collect"), state.get("collector"))
         self._rng = np.random.default_rng(child(seed, "replay"))
-        self._context = config.context or rollout.horizon
         self._iteration, self._updates_left, self._steps_left = 0, 0, 0  # the latter of this iteration
         self._tokens, self._collect_s, self._learn_s = 0, 0.0, 0.0
         if state:
@@ -96,6 +103,7 @@ class Trainer:
         return {
             "learner": self.learner.state_dict(),
             "replay": self.replay.state_dict(),
+            "sampler": self.sampler.state_dict(),
             "collector": self.collector.state_dict(),
             "position": [self._iteration, self._updates_left, self._steps_left],
             "totals": [self._tokens, self._collect_s, self._learn_s],
@@ -107,18 +115,12 @@ class Trainer:
         self._iteration, self._updates_left, self._steps_left = state["position"]
         self._tokens, self._collect_s, self._learn_s = state["totals"]
         self.learner.load_state_dict(state["learner"])
+        self.sampler.load_state_dict(state["sampler"])
         self._rng.bit_generator.state = state["generator"]
 
     def _update(self) -> Losses:
         started = time.perf_counter()
-        config = self.config
-        batch = self.replay.sample(
-            self._rng,
-            config.batch_sequences,
-            config.batch_tokens,
-            self._context,
-            config.replay_sampling == "transition",
-        )
+        batch = self.sampler.sample(self._rng)
         losses = self.learner.update(batch.to(self.agent.device))
         self._tokens += batch.packing.tokens
         self._learn_s += time.perf_counter() - started

@@ -65,9 +65,10 @@ class TimestepEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """N timesteps -> [N, encoder_width]."""
-        observation, goals = self.observations.expand(batch.observation)
-        known = torch.stack([batch.reset.float(), batch.reward, batch.position / self.time_scale], dim=1)
-        x = self.norm(torch.cat([observation, known, self.actions.features(batch.action)], dim=1))
+        observation, goals = self.observations.expand(batch.fields)
+        time = batch.position / self.time_scale
+        known = torch.stack([batch["reset"].float(), batch["reward"], time], dim=1)  # [N, 3]
+        x = self.norm(torch.cat([observation, known, self.actions.features(batch["action"])], dim=1))
         if self.goal_encoder is not None:
             x = torch.cat([x, self.goal_encoder(goals)], dim=1)
         out: Tensor = self.map(x)

@@ -59,8 +59,8 @@ class Amago:
 
     def act(self, step: VectorStep, memory: Any, rng: np.random.Generator) -> tuple[Any, Any]:
         actor = memory or Actor(self.agent, len(step.first))
-        rows = self.agent.observations.store(step.observation)
-        actor.previous = actor.step(rows, step.reward, step.first, step.inner_reset, rng, self.spec.task.sample_actions)
+        observation, sample = self.agent.observations.store(step.observation), self.spec.task.sample_actions
+        actor.previous = actor.step(observation, step.reward, step.first, step.inner_reset, rng, sample)
         return self.agent.actions.to_env(actor.previous), actor
 
     def save(self, folder: Path) -> None:

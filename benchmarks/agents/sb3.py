@@ -218,7 +218,7 @@ class Codec:
         self.output_space = (
             spaces.Discrete(self.actions.size)
             if self.actions.discrete
-            else spaces.Box(-1.0, 1.0, self.actions.row_shape, np.float32)
+            else spaces.Box(-1.0, 1.0, self.actions.field.shape, np.float32)
         )
 
 
@@ -233,7 +233,7 @@ class Timestep:
     def __init__(self, codec: Codec, slots: int) -> None:
         self._codec = codec
         self._position = np.zeros(slots, np.int64)
-        self._previous = np.full((slots, *codec.actions.row_shape), codec.actions.blank, codec.actions.dtype)
+        self._previous = np.full((slots, *codec.actions.field.shape), codec.actions.blank, codec.actions.field.dtype)
 
     def begin(self, slots: np.ndarray) -> None:
         """The rollouts of some slots, bool [B], are at their first timestep."""
@@ -243,7 +243,8 @@ class Timestep:
     def inputs(self, observation: Any, reward: np.ndarray, reset: np.ndarray) -> np.ndarray:
         """Observation, reset flag, previous reward, time, previous action: float32 [B, width]."""
         codec = self._codec
-        features, goals = codec.observations.expand(torch.from_numpy(codec.observations.store(observation)))
+        stored = codec.observations.store(observation)
+        features, goals = codec.observations.expand({name: torch.from_numpy(field) for name, field in stored.items()})
         known = np.stack([reset, reward, self._position / codec.time_scale], axis=1, dtype=np.float32)
         previous = codec.actions.features(torch.from_numpy(self._previous))
         return torch.cat([features, goals, torch.from_numpy(known), previous], dim=1).numpy()
@@ -251,7 +252,7 @@ class Timestep:
     def act(self, actions: np.ndarray) -> np.ndarray:
         """Takes the actions of a policy [B] or [B, A], and gives those of the environment."""
         codec = self._codec.actions
-        self._previous = actions.astype(codec.dtype)
+        self._previous = actions.astype(codec.field.dtype)
         self._position += 1
         return codec.to_env(self._previous)
 

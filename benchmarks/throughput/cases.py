@@ -21,7 +21,9 @@ from amago_core.agent import Agent
 from amago_core.collect import Collector
 from amago_core.config import DISCRETE_DISCOUNTS, Config, Rollout
 from amago_core.learner import Learner
-from amago_core.replay import Replay, Trajectory
+from amago_core.replay import Replay
+from amago_core.sampler import Sampler
+from amago_core.sequences import timestep_layout
 from benchmarks.agents.amago import Amago
 from benchmarks.agents.protocol import AgentSpec
 from benchmarks.catalog import get_task
@@ -81,16 +83,18 @@ def _agent(config: Config, tokens: int, task_id: str = TMAZE) -> Agent:
 def filled_replay(agent: Agent, folder: Path, tokens: int, rollouts: int = 64) -> Replay:
     """A replay of made-up rollouts of `tokens` tokens."""
     rng = np.random.default_rng(0)
-    replay = Replay(folder, agent.observations, agent.actions, tokens * rollouts, rollouts)
+    layout = timestep_layout(agent.observations, agent.actions)
+    replay = Replay(folder, layout, tokens * rollouts, rollouts)
     for _ in range(rollouts):
+        observation = rng.normal(size=(tokens, *layout["observation"].shape)).astype(np.float32)
         replay.add(
-            Trajectory(
-                observation=rng.normal(size=(tokens, agent.observations.row_width)).astype(np.float32),
-                action=rng.integers(agent.actions.size, size=tokens).astype(agent.actions.dtype),
-                reward=rng.normal(size=tokens).astype(np.float32),
-                terminal=np.arange(tokens) == tokens - 1,
-                reset=np.arange(tokens) == 0,
-            )
+            {
+                "observation": observation,
+                "action": rng.integers(agent.actions.size, size=tokens).astype(layout["action"].dtype),
+                "reward": rng.normal(size=tokens).astype(np.float32),
+                "terminal": np.arange(tokens) == tokens - 1,
+                "reset": np.arange(tokens) == 0,
+            }
         )
     return replay
 
@@ -100,7 +104,7 @@ def update(config: Config, tokens: int, dtype: str) -> Work:
     agent = _agent(config.replace({"dtype": dtype}), tokens)
     with tempfile.TemporaryDirectory() as folder:
         replay = filled_replay(agent, Path(folder), tokens)
-        batch = replay.sample(np.random.default_rng(0), config.batch_sequences, 10**9, tokens)
+        batch = Sampler(replay, config.batch_sequences, 10**9, tokens).sample(np.random.default_rng(0))
     learner = Learner(agent)
     return Work(lambda: learner.update(batch), flops=update_flops(config, agent, config.batch_sequences, tokens))
 
@@ -109,10 +113,10 @@ def sampling(tokens: int) -> Work:
     """One packed batch of 24 rollouts from the replay."""
     agent = _agent(SMALL, tokens)
     folder = tempfile.TemporaryDirectory()
-    replay, rng = filled_replay(agent, Path(folder.name), tokens), np.random.default_rng(0)
+    sampler, rng = Sampler(filled_replay(agent, Path(folder.name), tokens), 24, 10**9, tokens), np.random.default_rng(0)
 
     def call(keep: object = folder) -> None:
-        replay.sample(rng, 24, 10**9, tokens)
+        sampler.sample(rng)
 
     return Work(call)
 
@@ -122,7 +126,7 @@ def acting(slots: int, config: Config = SMALL, task_id: str = TMAZE, steps: int 
     task = get_task(task_id)
     agent = _agent(config, task.horizon + 1, task_id)
     folder = tempfile.TemporaryDirectory()
-    replay = Replay(Path(folder.name), agent.observations, agent.actions, 100_000, 2_000)
+    replay = Replay(Path(folder.name), timestep_layout(agent.observations, agent.actions), 100_000, 2_000)
     envs = HarnessEnv(task.make(slots), task, np.random.SeedSequence(0), "train")
     collector = Collector(envs, agent, replay, np.random.SeedSequence(1))
 

@@ -48,20 +48,21 @@ def make_batch() -> Callable[..., Batch]:
         rng, packing = np.random.default_rng(seed), Packing(lengths)
         n, size = packing.tokens, agent.actions.size
         action = rng.integers(size, size=n) if agent.actions.discrete else rng.uniform(-1, 1, (n, size))
-        action = action.astype(agent.actions.dtype)
+        action = action.astype(agent.actions.field.dtype)
         action[packing.starts] = agent.actions.blank
         terminal = np.zeros(n, bool)
         terminal[packing.ends - 1] = True
         reset = np.zeros(n, bool)
         reset[packing.starts] = True
-        return Batch(
-            packing=packing,
-            observation=torch.from_numpy(rng.normal(size=(n, 3)).astype(np.float32)),
-            action=torch.from_numpy(action),
-            reward=torch.from_numpy(rng.normal(size=n).astype(np.float32)),
-            terminal=torch.from_numpy(terminal),
-            reset=torch.from_numpy(reset),
-            position=torch.from_numpy(np.concatenate([np.arange(k) for k in lengths])),
-        )
+        fields = {
+            "observation": rng.normal(size=(n, 3)).astype(np.float32),
+            "action": action,
+            "reward": rng.normal(size=n).astype(np.float32),
+            "terminal": terminal,
+            "reset": reset,
+        }
+        position = np.concatenate([np.arange(k) for k in lengths])
+        tensors = {name: torch.from_numpy(field) for name, field in fields.items()}
+        return Batch(packing, torch.from_numpy(position), tensors)
 
     return make

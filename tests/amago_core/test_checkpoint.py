@@ -22,7 +22,9 @@ from gymnasium.vector.utils import batch_space
 from amago_core import checkpoint, train
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
-from amago_core.replay import Replay, ReplayDamaged, Trajectory
+from amago_core.replay import Replay, ReplayDamaged
+from amago_core.sampler import Sampler
+from amago_core.sequences import Timesteps, timestep_layout
 from amago_core.spaces import ActionCodec, ObservationCodec
 from amago_core.train import Trainer
 
@@ -108,23 +110,24 @@ def test_u73_a_file_that_runs_code_is_refused(tmp_path: Path) -> None:
 
 # --- the replay's space ---
 
-CODECS = ObservationCodec(spaces.Box(-1, 1, (1,), np.float32)), ActionCodec(spaces.Discrete(3))
+LAYOUT = timestep_layout(ObservationCodec(spaces.Box(-1, 1, (1,), np.float32)), ActionCodec(spaces.Discrete(3)))
 
 
-def rollout(number: int, tokens: int) -> Trajectory:
+def rollout(number: int, tokens: int) -> Timesteps:
     t = np.arange(tokens)
-    return Trajectory(np.full((tokens, 1), number, np.float32), t.astype(np.int8), t.astype(np.float32), t < 0, t < 0)
+    fields = np.full((tokens, 1), number, np.float32), t.astype(np.int8), t.astype(np.float32), t < 0, t < 0
+    return dict(zip(LAYOUT, fields, strict=True))
 
 
 def contents(replay: Replay) -> list[int]:
-    batch = replay.sample(np.random.default_rng(0), 200, 10**6, 100)
-    return sorted(set(batch.observation[:, 0].int().tolist()))
+    batch = Sampler(replay, 200, 10**6, 100).sample(np.random.default_rng(0))
+    return sorted(set(batch["observation"][:, 0].int().tolist()))
 
 
 def test_u76_what_two_checkpoints_count_on_stays(tmp_path: Path) -> None:
     """A replay is continued from each of the newest two, after as many further rollouts as it allows."""
     rng = np.random.default_rng(0)
-    replay, kept, number = Replay(tmp_path, *CODECS, 60, 12, burst=30), [], 0
+    replay, kept, number = Replay(tmp_path, LAYOUT, 60, 12, burst=30), [], 0
     for _ in range(25):
         kept = [*kept[-1:], (replay.state_dict(), contents(replay) if len(replay) else [])]
         while True:
@@ -133,12 +136,12 @@ def test_u76_what_two_checkpoints_count_on_stays(tmp_path: Path) -> None:
             if replay.checkpoint_due:
                 break
         for state, expected in kept:
-            again = Replay(tmp_path, *CODECS, 60, 12, burst=30, state=state)
+            again = Replay(tmp_path, LAYOUT, 60, 12, burst=30, state=state)
             assert (contents(again) if len(again) else []) == expected
 
 
 def test_a_request_leaves_room_for_one_more_burst(tmp_path: Path) -> None:
-    replay = Replay(tmp_path, *CODECS, 60, 12, burst=30)
+    replay = Replay(tmp_path, LAYOUT, 60, 12, burst=30)
     replay.state_dict()
     for _ in range(60):
         if replay.checkpoint_due:
@@ -154,7 +157,7 @@ def test_a_request_leaves_room_for_one_more_burst(tmp_path: Path) -> None:
 
 def test_which_rollouts_are_kept_does_not_depend_on_checkpoints(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
-    plain, safe = Replay(tmp_path / "a", *CODECS, 60, 12), Replay(tmp_path / "b", *CODECS, 60, 12, burst=30)
+    plain, safe = Replay(tmp_path / "a", LAYOUT, 60, 12), Replay(tmp_path / "b", LAYOUT, 60, 12, burst=30)
     for number in range(150):
         one = rollout(number, int(rng.integers(2, 20)))
         if safe.checkpoint_due or number % 7 == 0:
@@ -173,12 +176,12 @@ def test_which_rollouts_are_kept_does_not_depend_on_checkpoints(tmp_path: Path) 
     ],
 )
 def test_u76_a_missing_cut_or_changed_file_is_named(damage: Callable, says: str, tmp_path: Path) -> None:
-    replay = Replay(tmp_path, *CODECS, 60, 12, burst=10)
+    replay = Replay(tmp_path, LAYOUT, 60, 12, burst=10)
     replay.add(rollout(1, 10))
     state = replay.state_dict()
     damage(tmp_path)
     with pytest.raises(ReplayDamaged, match=says):
-        Replay(tmp_path, *CODECS, 60, 12, burst=10, state=state)
+        Replay(tmp_path, LAYOUT, 60, 12, burst=10, state=state)
 
 
 # --- training goes on ---

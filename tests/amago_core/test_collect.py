@@ -15,8 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from amago_core.agent import Agent
 from amago_core.collect import Collector
 from amago_core.config import Rollout
-from amago_core.replay import Trajectory
-from amago_core.sequences import Batch, Packing
+from amago_core.sequences import Batch, Packing, Timesteps
 
 
 class Script(VectorEnv):
@@ -61,20 +60,20 @@ class Shelf:
     """A replay that keeps everything."""
 
     def __init__(self) -> None:
-        self.rollouts: list[Trajectory] = []
+        self.rollouts: list[Timesteps] = []
 
-    def add(self, trajectory: Trajectory) -> None:
-        self.rollouts.append(Trajectory(**{k: v.copy() for k, v in vars(trajectory).items()}))
+    def add(self, rollout: Timesteps) -> None:
+        self.rollouts.append({name: field.copy() for name, field in rollout.items()})
 
 
-def play(agent: Agent, envs: Script, steps: int) -> list[Trajectory]:
+def play(agent: Agent, envs: Script, steps: int) -> list[Timesteps]:
     shelf = Shelf()
     Collector(envs, agent, shelf, np.random.SeedSequence(0)).collect(steps)
     return shelf.rollouts
 
 
-def of_slot(rollouts: list[Trajectory], slot: int) -> list[Trajectory]:
-    return [r for r in rollouts if r.observation[0, 0] == slot]
+def of_slot(rollouts: list[Timesteps], slot: int) -> list[Timesteps]:
+    return [r for r in rollouts if r["observation"][0, 0] == slot]
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(4, start=1), spaces.Box(-2, 2, (2,), np.float32)])
@@ -88,20 +87,20 @@ def test_stored_tokens_equal_the_rollouts_that_were_played(space: spaces.Space, 
         assert len(mine) == 6 // length
         for number, rollout in enumerate(mine):
             t = np.arange(length + 1)
-            assert rollout.observation.tolist() == [[slot, number, k] for k in t]  # the terminal one of this rollout
-            assert rollout.reward.tolist() == [0, *(100 * slot + 10 * number + t[1:])]
-            assert rollout.terminal.tolist() == [False] * length + [True]
-            assert rollout.reset.tolist() == [k in (0, 2) for k in t]
-            assert (rollout.action[0] == agent.actions.blank).all()  # no action yet is no action of the space (U14)
-            executed = agent.actions.to_env(rollout.action[1:])
+            assert rollout["observation"].tolist() == [[slot, number, k] for k in t]  # the terminal one of this rollout
+            assert rollout["reward"].tolist() == [0, *(100 * slot + 10 * number + t[1:])]
+            assert rollout["terminal"].tolist() == [False] * length + [True]
+            assert rollout["reset"].tolist() == [k in (0, 2) for k in t]
+            assert (rollout["action"][0] == agent.actions.blank).all()  # no action yet is no action of the space (U14)
+            executed = agent.actions.to_env(rollout["action"][1:])
             np.testing.assert_array_equal(executed, played[number * length : (number + 1) * length, slot])
 
 
 def test_as_many_transitions_are_stored_as_steps_were_made(make_agent: Callable) -> None:
     """U24 and U28: rollouts of one step appear, and no dead row after an end does."""
     rollouts = play(make_agent(), Script([1, 3]), 14)
-    assert [len(r) - 1 for r in of_slot(rollouts, 0)] == [1] * 14
-    assert [len(r) - 1 for r in of_slot(rollouts, 1)] == [3] * 4
+    assert [len(r["reward"]) - 1 for r in of_slot(rollouts, 0)] == [1] * 14
+    assert [len(r["reward"]) - 1 for r in of_slot(rollouts, 1)] == [3] * 4
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_which_ends_cut_the_value(finite: bool, ending: str, terminal: bool, mak
     agent = make_agent()
     agent.rollout = Rollout(20, finite)
     (rollout,) = play(agent, Script([3], ending), 3)
-    assert rollout.terminal.tolist() == [False, False, False, terminal]
+    assert rollout["terminal"].tolist() == [False, False, False, terminal]
 
 
 @pytest.mark.parametrize("settings", [{}, {"context": 3}, {"sequence_model": "gru"}, {"sequence_model": "memoryless"}])
@@ -145,15 +144,15 @@ def test_u46_policies_in_collection_are_those_of_learning(
             torch.testing.assert_close(got, learned[:-1], atol=2e-5, rtol=1e-4)
 
 
-def as_batch(rollout: Trajectory) -> Batch:
-    fields = {k: torch.from_numpy(v) for k, v in vars(rollout).items()}
-    return Batch(packing=Packing([len(rollout)]), position=torch.arange(len(rollout)), **fields)
+def as_batch(rollout: Timesteps) -> Batch:
+    length = len(rollout["reward"])
+    return Batch(Packing([length]), torch.arange(length), {name: torch.from_numpy(f) for name, f in rollout.items()})
 
 
 def test_rollouts_longer_than_the_first_buffer(make_agent: Callable) -> None:
     agent = make_agent(sequence_model="memoryless", horizon=600)
     (rollout,) = play(agent, Script([600, 601]), 600)
-    assert rollout.observation[:, 2].tolist() == list(range(601))
+    assert rollout["observation"][:, 2].tolist() == list(range(601))
 
 
 def test_exploration_acts_and_is_what_gets_stored(make_agent: Callable) -> None:
@@ -163,7 +162,7 @@ def test_exploration_acts_and_is_what_gets_stored(make_agent: Callable) -> None:
         agent.heads.actor[-1].weight.zero_()
         agent.heads.actor[-1].bias.copy_(torch.tensor([5.0, 0, 0, 0]).repeat(3))
     rollouts = play(agent, Script([5] * 20), 20)
-    stored = np.concatenate([r.action[1:] for r in rollouts])
+    stored = np.concatenate([r["action"][1:] for r in rollouts])
     assert np.bincount(stored, minlength=4).min() > 60  # 100 of each are expected
 
 
@@ -172,7 +171,7 @@ def test_exploration_ends_when_it_is_annealed(make_agent: Callable, monkeypatch:
     agent = make_agent(epsilon_start=(1.0, 0.0), epsilon_end=(1.0, 0.0), anneal_steps=10)
     monkeypatch.setattr(agent.heads, "act", lambda policy, rng, sample: np.zeros(len(policy), np.int64))
     rollouts = play(agent, Script([5] * 20), 20)
-    explored = {int(r.observation[0, 1]) for r in rollouts if r.action[1:].any()}
+    explored = {int(r["observation"][0, 1]) for r in rollouts if r["action"][1:].any()}
     assert len(rollouts) == 80 and explored == {0, 1}
 
 
@@ -181,7 +180,7 @@ def test_exploration_grows_over_the_rollouts_of_the_task(make_agent: Callable, m
     agent = make_agent(horizon=20, epsilon_start=(0.0, 0.0), epsilon_end=(1.0, 1.0))
     monkeypatch.setattr(agent.heads, "act", lambda policy, rng, sample: np.zeros(len(policy), np.int64))
     rollouts = play(agent, Script([20] * 50), 200)
-    other = np.mean([rollout.action[1:] != 0 for rollout in rollouts], axis=0)  # of 4 actions, at each of 20 steps
+    other = np.mean([rollout["action"][1:] != 0 for rollout in rollouts], axis=0)  # of 4 actions, at each of 20 steps
     # The multiplier has mean 1/2, and a random action is another one in 3 of 4 cases.
     np.testing.assert_allclose(other, 0.5 * 0.75 * np.arange(20) / 20, atol=0.08)
 

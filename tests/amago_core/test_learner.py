@@ -73,9 +73,9 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_forgotten(
     agent = make_agent(space)
     learner, batch = Learner(agent), make_batch(agent, [4, 6])
     parameters = [p.detach().clone() for p in agent.parameters()]
-    poisoned = getattr(batch, field).clone()
+    poisoned = batch[field].clone()
     poisoned[2] = float("nan")
-    learner.update(replace(batch, **{field: poisoned}))
+    learner.update(replace(batch, fields={**batch.fields, field: poisoned}))
     assert (learner.updates, learner.skipped) == (1, 1)
     assert all(torch.equal(a, b) for a, b in zip(agent.parameters(), parameters, strict=True))
     assert weights(agent).isfinite().all(), "a statistic was poisoned"
@@ -90,7 +90,7 @@ def test_too_many_skipped_in_a_row_end_training(
     monkeypatch.setattr(module, "SKIPPED_IN_A_ROW", 3)
     agent = make_agent()
     good = make_batch(agent, [4, 6])
-    bad = replace(good, reward=torch.full_like(good.reward, float("nan")))
+    bad = replace(good, fields={**good.fields, "reward": torch.full_like(good["reward"], float("nan"))})
     first = Learner(agent)
     for batch in (bad, bad, good, bad, bad):
         first.update(batch)

@@ -7,6 +7,7 @@ discount, all in float64, so the two must agree to rounding.
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from torch.nn import functional as F
 from amago_core.agent import Agent
 from amago_core.learner import Learner
 from amago_core.nets.heads import Evaluation
-from amago_core.sequences import Batch
+from amago_core.sequences import Batch, Packing
 
 DISCRETE, CONTINUOUS = spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)
 BOTH = pytest.mark.parametrize("space", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
@@ -35,8 +36,8 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def as_double(batch: Batch) -> Batch:
-    wide = {k: v.double() for k, v in vars(batch).items() if isinstance(v, Tensor) and v.is_floating_point()}
-    return Batch(**{**vars(batch), **wide})
+    wide = {name: field.double() if field.is_floating_point() else field for name, field in batch.fields.items()}
+    return replace(batch, fields=wide)
 
 
 def unusual(agent: Agent) -> Agent:
@@ -70,7 +71,7 @@ class TwoPass:
         packing = batch.packing
         steps = [s + t for s, n in zip(packing.starts, packing.lengths, strict=True) for t in range(n - 1)]
         now, after = states[steps], states[[t + 1 for t in steps]]
-        action, reward, terminal = (getattr(batch, k)[[t + 1 for t in steps]] for k in ("action", "reward", "terminal"))
+        action, reward, terminal = (batch[k][[t + 1 for t in steps]] for k in ("action", "reward", "terminal"))
 
         agent.heads.critics.requires_grad_(False)
         policy = self.sampled(agent.heads.actor, now)  # drawn first
@@ -269,8 +270,8 @@ def test_u41_a_sequence_adds_the_same_whatever_it_is_batched_with(
 
 def select(batch: Batch, pieces: list[np.ndarray]) -> Batch:
     index = torch.from_numpy(np.concatenate(pieces))
-    fields = {k: v[index] for k, v in vars(batch).items() if isinstance(v, Tensor)}
-    return Batch(packing=type(batch.packing)([len(p) for p in pieces]), **fields)
+    fields = {name: field[index] for name, field in batch.fields.items()}
+    return Batch(Packing([len(p) for p in pieces]), batch.position[index], fields)
 
 
 def test_the_pair_of_critics_is_drawn_with_replacement_per_transition_and_discount(
@@ -299,18 +300,16 @@ def test_values_of_a_constant_reward(
         reward_multiplier=1.0, popart_rate=0.01, online_weight=0.0, offline_weight=0.0, input_norm=False,
     )  # fmt: skip
     learner, batch = Learner(agent), make_batch(agent, [6] * 32)  # every action at every step
-    ends = torch.zeros_like(batch.terminal)
+    ends = torch.zeros_like(batch["terminal"])
     ends[torch.from_numpy(batch.packing.ends - 1)] = terminal
-    batch = Batch(**{
-        **vars(batch), "terminal": ends, "reward": torch.ones_like(batch.reward),
-        "observation": torch.zeros_like(batch.observation),
-    })  # fmt: skip
+    constant = {"reward": torch.ones_like(batch["reward"]), "observation": torch.zeros_like(batch["observation"])}
+    batch = replace(batch, fields={**batch.fields, **constant, "terminal": ends})
     for _ in range(600):
         learner.update(batch)
     agent.eval()
     starts = torch.from_numpy(batch.packing.starts)
     with torch.no_grad():
-        q = agent.heads.evaluate(agent.states(batch)[starts], batch.action[starts + 1]).taken
+        q = agent.heads.evaluate(agent.states(batch)[starts], batch["action"][starts + 1]).taken
     assert agent.popart.value(q).mean().item() == pytest.approx(value, rel=0.05)
 
 

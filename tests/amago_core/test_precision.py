@@ -27,12 +27,12 @@ def raise_values(agent: Agent, batch: Batch, raw: float) -> None:
     """Critics that say about `raw` everywhere, half of it in the weights, with actions `SPREAD` apart."""
     last = agent.heads.critics.rest[-1]
     states = agent.states(batch)
-    other = batch.action[torch.randperm(len(batch.action), generator=torch.Generator().manual_seed(0))]
-    values = [agent.heads.evaluate(states, action).taken for action in (batch.action, other)]
+    other = batch["action"][torch.randperm(len(batch["action"]), generator=torch.Generator().manual_seed(0))]
+    values = [agent.heads.evaluate(states, action).taken for action in (batch["action"], other)]
     last.weight.mul_(SPREAD / ((values[0] - values[1]).std() / 2**0.5))
     hidden = []
     handle = last.register_forward_pre_hook(lambda _, inputs: hidden.append(inputs[0]))
-    agent.heads.evaluate(states, batch.action)
+    agent.heads.evaluate(states, batch["action"])
     handle.remove()
     mean = hidden[0].mean(1)  # [C, hidden], of the last layer's inputs
     last.weight.add_((raw / 2 * mean / mean.square().sum(1, keepdim=True)).unsqueeze(-1))

@@ -8,9 +8,13 @@ from gymnasium import spaces
 from amago_core.spaces import ActionCodec, ObservationCodec, UnsupportedSpace
 
 
+def tensors(fields: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(field) for name, field in fields.items()}
+
+
 def expand(space: spaces.Space, observation: object) -> tuple[list, list]:
     codec = ObservationCodec(space)
-    features, goals = codec.expand(torch.from_numpy(codec.store(observation)))
+    features, goals = codec.expand(tensors(codec.store(observation)))
     assert features.shape[1] == codec.features
     assert goals.shape[1] == int(np.prod(codec.goal_shape))
     return features.tolist(), goals.tolist()
@@ -61,7 +65,7 @@ def test_u20_u21_rows_are_fresh_contiguous_float32_whatever_the_environment_give
     read_only = observation.copy()
     read_only.flags.writeable = False
     for given in (observation, observation[::-1], np.asfortranarray(observation), read_only, observation.tolist()):
-        rows = codec.store(given)
+        (rows,) = codec.store(given).values()
         assert rows.dtype == np.float32
         assert rows.flags.c_contiguous and rows.flags.writeable
         np.testing.assert_array_equal(rows, np.asarray(given, np.float32))
@@ -71,8 +75,9 @@ def test_u20_u21_rows_are_fresh_contiguous_float32_whatever_the_environment_give
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float32])
 def test_u21_a_row_is_a_copy_so_a_reused_buffer_does_not_change_it(dtype: type) -> None:
     buffer = np.ones((1, 2), dtype)
-    rows = ObservationCodec(spaces.Box(0, 100, (2,), dtype)).store(buffer)
+    (rows,) = ObservationCodec(spaces.Box(0, 100, (2,), dtype)).store(buffer).values()
     buffer[:] = 5
+    assert rows.dtype == dtype
     assert rows.tolist() == [[1, 1]]
 
 
@@ -106,7 +111,7 @@ def test_other_actions_are_refused(space: spaces.Space) -> None:
 @pytest.mark.parametrize("n", [1, 2, 127, 128, 129, 256, 257, 300, 40_000])
 def test_u22_discrete_actions_survive_storage_for_any_n(n: int) -> None:
     codec = ActionCodec(spaces.Discrete(n, start=3))
-    stored = np.array([0, n - 1, codec.blank]).astype(codec.dtype)
+    stored = np.array([0, n - 1, codec.blank]).astype(codec.field.dtype)
     assert codec.to_env(stored[:2]).tolist() == [3, n + 2]
     features = codec.features(torch.from_numpy(stored))
     assert features[0].argmax() == 0 and features[0].sum() == 1
@@ -117,7 +122,7 @@ def test_u22_discrete_actions_survive_storage_for_any_n(n: int) -> None:
 def test_multi_discrete_actions_are_one_row_major_index() -> None:
     space = spaces.MultiDiscrete([[2], [3]], start=[[10], [20]])
     codec = ActionCodec(space)
-    actions = codec.to_env(np.arange(6, dtype=codec.dtype))
+    actions = codec.to_env(np.arange(6, dtype=codec.field.dtype))
     assert actions.reshape(6, 2).tolist() == [[10, 20], [10, 21], [10, 22], [11, 20], [11, 21], [11, 22]]
     assert all(space.contains(action) for action in actions)
 
@@ -153,7 +158,7 @@ def test_u14_no_continuous_action_yet_is_minus_two() -> None:
 
 def test_goals_that_are_no_table_are_a_key_like_any_other() -> None:
     codec = ObservationCodec(spaces.Dict({"goals": spaces.Discrete(2), "plain": spaces.Box(-1, 1, (1,), np.float32)}))
-    features, goals = codec.expand(torch.from_numpy(codec.store({"goals": np.array([1]), "plain": np.array([[0.5]])})))
+    features, goals = codec.expand(tensors(codec.store({"goals": np.array([1]), "plain": np.array([[0.5]])})))
     assert features.tolist() == [[0, 1, 0.5]] and goals.shape == (1, 0) and codec.features == 3
 
 

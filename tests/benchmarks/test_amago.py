@@ -44,15 +44,14 @@ def test_memory_lives_from_the_first_to_the_last_step_of_a_rollout(
     for slot in range(SLOTS):
         for rollout in range(ROLLOUTS):
             steps = range(rollout * HORIZON, (rollout + 1) * HORIZON)
-            batch = Batch(
-                packing=Packing([HORIZON]),
-                observation=torch.from_numpy(np.stack([shown[i].observation[slot] for i in steps])),
-                action=torch.tensor([-1, *(actions[i][slot] for i in steps[:-1])]),
-                reward=torch.tensor([0, 0.1, 0.2, 0.3]),
-                terminal=torch.zeros(HORIZON, dtype=torch.bool),
-                reset=torch.tensor([True, False, True, False]),
-                position=torch.arange(HORIZON),
-            )
+            fields = {
+                "observation": torch.from_numpy(np.stack([shown[i].observation[slot] for i in steps])),
+                "action": torch.tensor([-1, *(actions[i][slot] for i in steps[:-1])]),
+                "reward": torch.tensor([0, 0.1, 0.2, 0.3]),
+                "terminal": torch.zeros(HORIZON, dtype=torch.bool),
+                "reset": torch.tensor([True, False, True, False]),
+            }
+            batch = Batch(Packing([HORIZON]), torch.arange(HORIZON), fields)
             with torch.no_grad():
                 expected = core.heads.policy(core.states(batch))
             torch.testing.assert_close(torch.stack([policies[i][slot] for i in steps]), expected, atol=1e-5, rtol=1e-4)

@@ -91,7 +91,7 @@ def test_every_step_equals_the_installed_popgym(task):
 
     def same(observation, expected):
         assert observation.dtype == env.single_observation_space.dtype
-        features, _ = rows.expand(torch.from_numpy(rows.store(observation)))
+        features, _ = rows.expand({name: torch.from_numpy(field) for name, field in rows.store(observation).items()})
         flat = [spaces.flatten(one.observation_space, o) for one, o in zip(single, expected, strict=True)]
         assert np.array_equal(features.numpy(), np.array(flat, np.float32))
 

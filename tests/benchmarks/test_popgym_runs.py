@@ -10,6 +10,8 @@ from amago_core.collect import Collector
 from amago_core.config import Rollout
 from amago_core.learner import Learner
 from amago_core.replay import Replay
+from amago_core.sampler import Sampler
+from amago_core.sequences import timestep_layout
 from analysis.figures import FIGURES
 from benchmarks import api
 from benchmarks.agents.presets import configure
@@ -42,12 +44,13 @@ def test_the_paper_tier_starts_makes_an_update_and_saves(task_id, tmp_path):
     config = configure("amago", task, "paper", {"device": "cpu"})
     rollout = Rollout(task.horizon, time_scale=task.time_scale)
     agent = Agent(config, envs.single_observation_space, envs.single_action_space, rollout, np.random.SeedSequence(1))
-    replay = Replay(tmp_path, agent.observations, agent.actions, 50 * (task.horizon + 1), 10_000)
+    layout = timestep_layout(agent.observations, agent.actions)
+    replay = Replay(tmp_path, layout, 50 * (task.horizon + 1), 10_000)
     Collector(envs, agent, replay, np.random.SeedSequence(2)).collect(task.horizon)
     before = {name: weight.clone() for name, weight in agent.named_parameters()}
-    learner = Learner(agent)
+    learner, sampler = Learner(agent), Sampler(replay, 24, config.batch_tokens, config.context)
     for _ in range(2):  # the warm-up gives the first one the learning rate 0
-        learner.update(replay.sample(np.random.default_rng(0), 24, config.batch_tokens, config.context))
+        learner.update(sampler.sample(np.random.default_rng(0)))
     weights = dict(agent.named_parameters())
     assert all(torch.isfinite(weight).all() for weight in weights.values())
     assert any(not torch.equal(weight, before[name]) for name, weight in weights.items())

@@ -122,8 +122,9 @@ def seen_by_amago(codec: Any, rows: dict[str, np.ndarray], time_scale: float) ->
     """What AMAGO's timestep encoder makes its first layer's input of, for T timesteps of one slot."""
     encoder, caught = TimestepEncoder(Config(input_norm=False), codec.observations, codec.actions, time_scale), []
     encoder.norm.register_forward_pre_hook(lambda _, inputs: caught.append(inputs[0]))
-    tensors = {name: torch.from_numpy(value) for name, value in rows.items()}
-    encoder(Batch(Packing([len(rows["reward"])]), terminal=torch.zeros(1, dtype=torch.bool), **tensors))
+    fields = {name: torch.from_numpy(value) for name, value in rows.items()}
+    position = fields.pop("position")
+    encoder(Batch(Packing([len(position)]), position, fields))
     return caught[0].numpy()
 
 

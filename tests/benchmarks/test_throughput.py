@@ -5,6 +5,7 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from amago_core.learner import Learner
+from amago_core.sampler import Sampler
 from benchmarks.throughput import cases, report
 from benchmarks.throughput.share import Turns, timed_run
 
@@ -15,7 +16,7 @@ def test_the_flops_of_an_update_are_those_that_pytorch_counts(tmp_path):
     tokens = 40
     agent = cases._agent(TINY, tokens)
     replay = cases.filled_replay(agent, tmp_path, tokens, rollouts=4)
-    batch = replay.sample(np.random.default_rng(0), 3, 10**9, tokens)
+    batch = Sampler(replay, 3, 10**9, tokens).sample(np.random.default_rng(0))
     learner = Learner(agent)
     with FlopCounterMode(display=False) as counter:
         learner.update(batch)

@@ -110,15 +110,10 @@ def small_agent(action_space: spaces.Space) -> Agent:
 
 
 def blank_batch(agent: Agent) -> Batch:
-    return Batch(
-        packing=Packing([3]),
-        observation=torch.zeros(3, 1),
-        action=torch.zeros(3, *agent.actions.row_shape),
-        reward=torch.zeros(3),
-        terminal=torch.zeros(3, dtype=torch.bool),
-        reset=torch.zeros(3, dtype=torch.bool),
-        position=torch.arange(3),
-    )
+    flags = torch.zeros(3, dtype=torch.bool)
+    action = torch.zeros(3, *agent.actions.field.shape)
+    fields = {"observation": torch.zeros(3, 1), "action": action, "reward": torch.zeros(3)}
+    return Batch(Packing([3]), torch.arange(3), {**fields, "terminal": flags, "reset": flags})
 
 
 def test_every_function_of_the_losses_has_a_mutant() -> None:
