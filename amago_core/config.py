@@ -120,7 +120,7 @@ class Config(Hyperparameters):
     normformer: bool = True  # both extra LayerNorms
     head_scaling: bool = True
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"  # all but rotary show the timestep
-    context: int = 0  # keys an attention query sees and transitions of a training slice; 0: the whole rollout
+    context: int = 0  # transitions of a training slice, timesteps that a Transformer acts on; 0: the whole rollout
     attention: Literal["auto", "reference", "sdpa", "blocked", "flash"] = "auto"
 
     # Actor and critics (A.5 to A.7)

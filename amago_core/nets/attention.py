@@ -1,7 +1,7 @@
 """Causal attention over packed sequences: one face, four bodies.
 
-`attend(q, k, v, packing, window)` takes and returns `[N, H, Dh]`; a query sees its own key and the `window - 1`
-before it in its sequence. `attend_cached` is the same for one new token per slot against its cache.
+A body takes queries, keys and values `[N, H, Dh]` and the packing, and returns `[N, H, Dh]`; a query sees its own key
+and all before it in its sequence. `attend_cached` is the same for one new token per slot against its cache.
 """
 
 from __future__ import annotations
@@ -15,60 +15,54 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from amago_core.nets.blocked import BlockedAttention, band
+from amago_core.nets.blocked import BlockedAttention
 from amago_core.sequences import Packing
 
-Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor, Packing, int], Tensor]
+Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor, Packing], Tensor]
 
 BLOCKED_LENGTH = 1024  # beyond, the probabilities that `blocked` keeps for its backward pass would fill the memory
 
 
-def reference(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
+def reference(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
     """Plain mathematics, sequence by sequence; for reading and for testing the other bodies."""
     outputs = []
     for start, end in zip(packing.starts.tolist(), packing.ends.tolist(), strict=True):
-        whole = slice(0, end - start)
-        scores = torch.einsum("ihd,jhd->hij", q[start:end], k[start:end]) / math.sqrt(q.shape[-1])
-        scores = scores.masked_fill(~band(whole, whole, window, q.device), -math.inf)
-        outputs.append(torch.einsum("hij,jhd->ihd", scores.softmax(dim=-1), v[start:end]))
+        scores = torch.einsum("ihd,jhd->hij", q[start:end], k[start:end]) / math.sqrt(q.shape[-1])  # [H, L, L]
+        future = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).triu(1)
+        probabilities = scores.masked_fill(future, -math.inf).softmax(dim=-1)
+        outputs.append(torch.einsum("hij,jhd->ihd", probabilities, v[start:end]))  # [L, H, Dh]
     return torch.cat(outputs)
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
-    """PyTorch's fused kernel on the unpacked grid.
+def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+    """PyTorch's fused kernel on the unpacked grid; memory grows linearly with the length.
 
-    Memory grows linearly with the length, but for one byte a pair of tokens where the window is shorter. Padding stands
-    on the right, so the causal mask already hides it and no row is fully masked.
+    Padding stands on the right, so the causal mask already hides it and no row is fully masked.
     """
     q, k, v = (packing.unpack(x).transpose(1, 2) for x in (q, k, v))  # [B, H, L, Dh]
-    if window >= packing.longest:
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    else:
-        whole = slice(0, packing.longest)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=band(whole, whole, window, q.device))
-    return packing.pack(out.transpose(1, 2))
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return packing.pack(out.transpose(1, 2))  # [B, H, L, Dh] -> [N, H, Dh]
 
 
-def blocked(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
+def blocked(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
     """Blocks of plain products on the unpacked grid, fastest on a CPU; `sdpa` where they would fill the memory."""
-    if min(window, packing.longest) > BLOCKED_LENGTH:
-        return sdpa(q, k, v, packing, window)
+    if packing.longest > BLOCKED_LENGTH:
+        return sdpa(q, k, v, packing)
     q = q / math.sqrt(q.shape[-1])
     # Rotary positions leave queries and keys in float32, whatever the type of the products.
     grids = (packing.unpack(x.to(v.dtype)).transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B H, L, Dh]
-    out = BlockedAttention.apply(*grids, window)
-    return packing.pack(out.unflatten(0, (packing.sequences, -1)).transpose(1, 2))
+    out = BlockedAttention.apply(*grids)
+    return packing.pack(out.unflatten(0, (packing.sequences, -1)).transpose(1, 2))  # [B H, L, Dh] -> [N, H, Dh]
 
 
-def flash(q: Tensor, k: Tensor, v: Tensor, packing: Packing, window: int) -> Tensor:
+def flash(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
     """The flash-attn package: packed sequences as they are, half precision, CUDA only."""
     from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
 
     dtype = q.dtype if q.dtype in (torch.float16, torch.bfloat16) else torch.bfloat16
     out: Tensor = flash_attn_varlen_func(
         q.to(dtype), k.to(dtype), v.to(dtype),
-        packing.cumulative, packing.cumulative, packing.longest, packing.longest,
-        causal=True, window_size=(window - 1, 0),
+        packing.cumulative, packing.cumulative, packing.longest, packing.longest, causal=True,
     )  # fmt: skip
     return out.to(q.dtype)
 
@@ -112,7 +106,7 @@ def _flash_problem(device: torch.device | str, head_width: int) -> str:
         return f"head width {head_width} is not a multiple of 8 in 8..256"
     try:
         x = torch.zeros(3, 1, head_width, device=device, dtype=torch.bfloat16)
-        flash(x, x, x, Packing([2, 1], device), 2)
+        flash(x, x, x, Packing([2, 1], device))
         torch.cuda.synchronize()
     except Exception as error:  # a broken installation raises anything from ImportError to a CUDA error
         return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -12,9 +12,10 @@ from amago_core.sequences import Packing
 class SequenceModel(nn.Module):
     """Causal map from timestep embeddings to states.
 
-    `forward` is for learning: all tokens of a packed batch at once. `step` is for acting: one new token in each
-    slot, with a cache that the model updates in place. In evaluation mode, over whole rollouts, the two agree to
-    rounding. (A training slice sees itself whole, and nothing before its start, where the actor saw more.)
+    `forward` is for learning: all tokens of a packed batch at once, each of which sees its sequence from the start.
+    `step` is for acting: one new token in each slot, with a cache that the model updates in place. In evaluation mode
+    the two agree to rounding over rollouts of at most `context` transitions. In longer ones a slice knows nothing of
+    what came before its start, while the actor looks back over the last `context` timesteps at every step.
     """
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:

@@ -156,6 +156,7 @@ class Transformer(SequenceModel):
 
     def __init__(self, config: Config, inputs: int, horizon: int, body: str, generator: torch.Generator) -> None:
         super().__init__()
+        # Keys that an acting query sees: as many as the last query of a training slice that a loss is read from.
         self.window = config.context or horizon + 1
         head_width = config.width // config.heads
         self.embed = nn.Linear(inputs, config.width)
@@ -174,12 +175,8 @@ class Transformer(SequenceModel):
         self._cache_shape = (config.layers, config.heads, head_width)
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
-        # A training slice has one token more than the window (the last one only bootstraps) and sees itself whole: the
-        # fast causal kernels know no window. In evaluation mode the band is the one that `step` keeps.
-        window = packing.longest if self.training else self.window
-
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return self.body(q, k, v, packing, window)
+            return self.body(q, k, v, packing)
 
         # The residual stream is float32 under autocast too: each block adds to it.
         x = self.drop(self.positions(self.embed(tokens).float(), position))

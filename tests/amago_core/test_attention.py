@@ -20,38 +20,35 @@ def qkv(packing: Packing, dtype: torch.dtype = torch.float32) -> list[torch.Tens
 
 
 def test_reference_by_hand() -> None:
-    """Two keys with scores 0 and ln 3: weights 1/4 and 3/4. A window of one sees itself only."""
+    """Two keys with scores 0 and ln 3: weights 1/4 and 3/4. The first query sees itself only."""
     packing = Packing([2])
     q = torch.tensor([[[1.0]], [[1.0]]])
     k = torch.tensor([[[0.0]], [[math.log(3)]]])
     v = torch.tensor([[[4.0]], [[8.0]]])
-    assert attention.reference(q, k, v, packing, 2).flatten().tolist() == pytest.approx([4, 7])
-    assert attention.reference(q, k, v, packing, 1).flatten().tolist() == pytest.approx([4, 8])
+    assert attention.reference(q, k, v, packing).flatten().tolist() == pytest.approx([4, 7])
 
 
 @pytest.mark.parametrize("lengths", RAGGED)
-@pytest.mark.parametrize("window", [1, 3, 70, 10_000])
 @pytest.mark.parametrize("body", BODIES[1:])
 def test_every_body_agrees_with_the_reference_in_values_and_gradients(
-    body: attention.Attention, lengths: list[int], window: int
+    body: attention.Attention, lengths: list[int]
 ) -> None:
     packing = Packing(lengths)
     inputs = qkv(packing)
     outputs = []
     for each in (attention.reference, body):
-        out = each(*inputs, packing, window)
+        out = each(*inputs, packing)
         outputs.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
     for expected, got in zip(*outputs, strict=True):
         torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", RAGGED)
-@pytest.mark.parametrize("window", [3, 10_000])
 @pytest.mark.parametrize("body", BODIES[1:])
-def test_half_precision_agrees_to_half_precision(body: attention.Attention, lengths: list[int], window: int) -> None:
+def test_half_precision_agrees_to_half_precision(body: attention.Attention, lengths: list[int]) -> None:
     packing = Packing(lengths)
-    expected = attention.reference(*qkv(packing), packing, window)
-    got = body(*qkv(packing, torch.bfloat16), packing, window)
+    expected = attention.reference(*qkv(packing), packing)
+    got = body(*qkv(packing, torch.bfloat16), packing)
     assert got.dtype == torch.bfloat16
     torch.testing.assert_close(got.float(), expected, atol=0.05, rtol=0.05)
 
@@ -61,8 +58,8 @@ def test_half_precision_agrees_where_attention_is_sharp(body: attention.Attentio
     """Scores four times as large. Rounded before the softmax, they are known to 2^-8 of their size."""
     packing = Packing([200])
     q, k, v = qkv(packing)
-    expected = attention.reference(4 * q, k, v, packing, 10_000)
-    got = body(4 * q.bfloat16(), k.bfloat16(), v.bfloat16(), packing, 10_000)
+    expected = attention.reference(4 * q, k, v, packing)
+    got = body(4 * q.bfloat16(), k.bfloat16(), v.bfloat16(), packing)
     assert (got.float() - expected).square().mean().sqrt() < 0.02 * expected.std()
 
 
@@ -71,7 +68,7 @@ def test_u55_short_sequences_beside_long_ones_stay_finite(body: attention.Attent
     """No row of the padded grid is fully masked (U55): outputs and gradients are finite."""
     packing = Packing([1, 9, 1])
     inputs = qkv(packing)
-    out = body(*inputs, packing, 2)
+    out = body(*inputs, packing)
     gradients = torch.autograd.grad(out.sum(), inputs)
     assert all(x.isfinite().all() for x in (out, *gradients))
     torch.testing.assert_close(out[0], inputs[2][0])  # a lone token attends to itself
@@ -82,22 +79,22 @@ def test_u40_nothing_leaks_between_sequences(body: attention.Attention) -> None:
     """Perturbing one sequence leaves the others bitwise as they were (U40)."""
     packing = Packing([4, 3, 4])
     q, k, v = (x.detach() for x in qkv(packing))
-    before = body(q, k, v, packing, 100)
+    before = body(q, k, v, packing)
     for x in (q, k, v):
         x[4:7] += 100
-    after = body(q, k, v, packing, 100)
+    after = body(q, k, v, packing)
     assert torch.equal(before[:4], after[:4]) and torch.equal(before[7:], after[7:])
     assert not torch.equal(before[4:7], after[4:7])
 
 
 def test_blocks_give_way_where_they_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a short window, lengths past the limit go to the body whose memory grows linearly."""
+    """Lengths past the limit go to the body whose memory grows linearly."""
     monkeypatch.setattr(attention, "BLOCKED_LENGTH", 8)
     fused = []
     monkeypatch.setattr(attention, "sdpa", lambda q, *_: fused.append(len(q)) or q)
-    for tokens, window in ((8, 100), (9, 8), (9, 9)):
+    for tokens in (8, 9):
         packing = Packing([tokens])
-        attention.blocked(*qkv(packing), packing, window)
+        attention.blocked(*qkv(packing), packing)
     assert fused == [9]
 
 
@@ -108,7 +105,7 @@ def test_cached_attention_sees_the_visible_keys_only() -> None:
     out = attention.attend_cached(q, keys, values, visible)
     torch.testing.assert_close(out[0], values[0, :, 0])
     packed = attention.reference(
-        q[1].expand(4, -1, -1), keys[1].transpose(0, 1), values[1].transpose(0, 1), Packing([4]), 4
+        q[1].expand(4, -1, -1), keys[1].transpose(0, 1), values[1].transpose(0, 1), Packing([4])
     )
     torch.testing.assert_close(out[1], packed[3])
 
@@ -128,7 +125,7 @@ def fake_flash(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable], None]:
 
 
 def test_flash_is_chosen_where_it_runs(fake_flash: Callable[[Callable], None]) -> None:
-    fake_flash(lambda q, k, v, packing, window: q)
+    fake_flash(lambda q, k, v, packing: q)
     assert attention.choose("auto", "cuda", 32) == ("flash", "")
     assert attention.choose("flash", "cuda", 32) == ("flash", "")
 
@@ -150,7 +147,7 @@ def test_u103_a_broken_flash_falls_back_with_one_line(
 
 
 def test_a_head_width_that_flash_cannot_take(fake_flash: Callable[[Callable], None]) -> None:
-    fake_flash(lambda q, k, v, packing, window: q)
+    fake_flash(lambda q, k, v, packing: q)
     body, note = attention.choose("flash", "cuda", 12)
     assert body == "sdpa" and "head width 12" in note
 

@@ -118,13 +118,14 @@ def test_which_ends_cut_the_value(finite: bool, ending: str, terminal: bool, mak
     assert rollout["terminal"].tolist() == [False, False, False, terminal]
 
 
-@pytest.mark.parametrize("settings", [{}, {"context": 3}, {"sequence_model": "gru"}, {"sequence_model": "memoryless"}])
+@pytest.mark.parametrize("settings", [{}, {"context": 7}, {"sequence_model": "gru"}, {"sequence_model": "memoryless"}])
 @pytest.mark.parametrize("space", [spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)])
 def test_u46_policies_in_collection_are_those_of_learning(
     space: spaces.Space, settings: dict, make_agent: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pitfall 9: memory lives from the first to the last step of a rollout, through inner resets and through
-    a pause between two calls, so a forward pass over the stored rollout gives the same policies."""
+    a pause between two calls, so a forward pass over the stored rollout gives the same policies, if none of its
+    transitions is beyond the context."""
     agent, envs, shelf = make_agent(space, **settings), Script([5, 7, 2], action_space=space), Shelf()
     policies: list[torch.Tensor] = []
     act = agent.heads.act
