@@ -1,7 +1,7 @@
-"""Causal attention over packed sequences: one face, four bodies.
+"""Causal attention over packed sequences: one signature, four backends.
 
-A body takes queries, keys and values `[N, H, Dh]` and the packing, and returns `[N, H, Dh]`; a query sees its own key
-and all before it in its sequence. `attend_cached` is the same for one new token per slot against its cache.
+A backend takes queries, keys and values `[N, H, Dh]` and the packing, and returns `[N, H, Dh]`; a query sees its own
+key and all before it in its sequence. `attend_cached` is the same for one new token per slot against its cache.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch.nn import functional as F
 from amago_core.nets.blocked import BlockedAttention
 from amago_core.sequences import Packing
 
-Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor, Packing], Tensor]
+Backend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Packing], Tensor]
 
 BLOCKED_LENGTH = 1024  # beyond, the probabilities that `blocked` keeps for its backward pass would fill the memory
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-    """Plain mathematics, sequence by sequence; for reading and for testing the other bodies."""
+    """Plain mathematics, sequence by sequence; for reading and for testing the other backends."""
     outputs = []
     for start, end in zip(packing.starts.tolist(), packing.ends.tolist(), strict=True):
         scores = torch.einsum("ihd,jhd->hij", q[start:end], k[start:end]) / math.sqrt(q.shape[-1])  # [H, L, L]
@@ -67,15 +67,15 @@ def flash(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
     return out.to(q.dtype)
 
 
-BODIES: dict[str, Attention] = {"reference": reference, "sdpa": sdpa, "blocked": blocked, "flash": flash}
+BACKENDS: dict[str, Backend] = {"reference": reference, "sdpa": sdpa, "blocked": blocked, "flash": flash}
 
 
 def choose(wanted: str, device: torch.device | str, head_width: int) -> tuple[str, str]:
-    """The attention body to use and one line on why it is not the wanted one (empty if it is).
+    """The attention backend to use and one line on why it is not the wanted one (empty if it is).
 
     `auto` is blocked on a CPU, flash on a card where it runs, and sdpa elsewhere, with a line only where an installed
-    flash-attn is broken. A named body is kept if it works; flash is probed by a tiny forward, since a package that
-    imports may still fail on the card it finds (case U103).
+    flash-attn is broken. A named backend is kept if it works; flash is probed by a tiny forward, since a package that
+    imports may still fail on the card it finds.
     """
     on_cpu = torch.device(device).type == "cpu"
     if wanted in ("reference", "sdpa") or (wanted == "blocked" and on_cpu):

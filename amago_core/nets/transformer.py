@@ -150,11 +150,11 @@ class Transformer(SequenceModel):
         config: sizes and switches.
         inputs: width of a timestep embedding.
         horizon: steps of a rollout; a learned position table has horizon + 1 rows.
-        body: name of the attention body, see `attention.choose`.
+        backend: name of the attention backend, see `attention.choose`.
         generator: of the dropout.
     """
 
-    def __init__(self, config: Config, inputs: int, horizon: int, body: str, generator: torch.Generator) -> None:
+    def __init__(self, config: Config, inputs: int, horizon: int, backend: str, generator: torch.Generator) -> None:
         super().__init__()
         # Keys that an acting query sees: as many as the last query of a training slice that a loss is read from.
         self.window = config.context or horizon + 1
@@ -171,12 +171,12 @@ class Transformer(SequenceModel):
         self.drop = Dropout(config.dropout, generator)
         self.blocks = nn.ModuleList(Block(config, rotate, generator) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
-        self.body = attention.BODIES[body]
+        self.backend = attention.BACKENDS[backend]
         self._cache_shape = (config.layers, config.heads, head_width)
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return self.body(q, k, v, packing)
+            return self.backend(q, k, v, packing)
 
         # The residual stream is float32 under autocast too: each block adds to it.
         x = self.drop(self.positions(self.embed(tokens).float(), position))

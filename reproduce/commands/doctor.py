@@ -104,9 +104,9 @@ def _torch() -> Iterator[Check]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     named = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     yield "torch", f"{torch.__version__}, {torch.get_num_threads()} threads, device {named}", ""
-    body, _ = choose("auto", device, 32)
+    backend, _ = choose("auto", device, 32)
     _, why = choose("flash", device, 32)
-    yield "attention", f"{body}" + (f" ({why})" if why else ""), ""
+    yield "attention", f"{backend}" + (f" ({why})" if why else ""), ""
     yield "bfloat16", "yes" if device == "cuda" or mkldnn.is_available() else "slow", ""
 
 

@@ -1,4 +1,4 @@
-"""The attention bodies agree with plain mathematics, and the choice between them survives broken installations."""
+"""The attention backends agree with plain mathematics, and the choice between them survives broken installations."""
 
 import importlib.util
 import math
@@ -11,7 +11,7 @@ from amago_core.nets import attention
 from amago_core.sequences import Packing
 
 RAGGED = [[5], [1, 1], [3, 7, 1, 4], [200, 2]]  # the last one has four blocks, one of them short
-BODIES = [attention.reference, attention.sdpa, attention.blocked]
+BACKENDS = [attention.reference, attention.sdpa, attention.blocked]
 
 
 def qkv(packing: Packing, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
@@ -29,14 +29,14 @@ def test_reference_by_hand() -> None:
 
 
 @pytest.mark.parametrize("lengths", RAGGED)
-@pytest.mark.parametrize("body", BODIES[1:])
-def test_every_body_agrees_with_the_reference_in_values_and_gradients(
-    body: attention.Attention, lengths: list[int]
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_every_backend_agrees_with_the_reference_in_values_and_gradients(
+    backend: attention.Backend, lengths: list[int]
 ) -> None:
     packing = Packing(lengths)
     inputs = qkv(packing)
     outputs = []
-    for each in (attention.reference, body):
+    for each in (attention.reference, backend):
         out = each(*inputs, packing)
         outputs.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
     for expected, got in zip(*outputs, strict=True):
@@ -44,51 +44,51 @@ def test_every_body_agrees_with_the_reference_in_values_and_gradients(
 
 
 @pytest.mark.parametrize("lengths", RAGGED)
-@pytest.mark.parametrize("body", BODIES[1:])
-def test_half_precision_agrees_to_half_precision(body: attention.Attention, lengths: list[int]) -> None:
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_half_precision_agrees_to_half_precision(backend: attention.Backend, lengths: list[int]) -> None:
     packing = Packing(lengths)
     expected = attention.reference(*qkv(packing), packing)
-    got = body(*qkv(packing, torch.bfloat16), packing)
+    got = backend(*qkv(packing, torch.bfloat16), packing)
     assert got.dtype == torch.bfloat16
     torch.testing.assert_close(got.float(), expected, atol=0.05, rtol=0.05)
 
 
-@pytest.mark.parametrize("body", BODIES[1:])
-def test_half_precision_agrees_where_attention_is_sharp(body: attention.Attention) -> None:
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_half_precision_agrees_where_attention_is_sharp(backend: attention.Backend) -> None:
     """Scores four times as large. Rounded before the softmax, they are known to 2^-8 of their size."""
     packing = Packing([200])
     q, k, v = qkv(packing)
     expected = attention.reference(4 * q, k, v, packing)
-    got = body(4 * q.bfloat16(), k.bfloat16(), v.bfloat16(), packing)
+    got = backend(4 * q.bfloat16(), k.bfloat16(), v.bfloat16(), packing)
     assert (got.float() - expected).square().mean().sqrt() < 0.02 * expected.std()
 
 
-@pytest.mark.parametrize("body", BODIES)
-def test_u55_short_sequences_beside_long_ones_stay_finite(body: attention.Attention) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_u55_short_sequences_beside_long_ones_stay_finite(backend: attention.Backend) -> None:
     """No row of the padded grid is fully masked (U55): outputs and gradients are finite."""
     packing = Packing([1, 9, 1])
     inputs = qkv(packing)
-    out = body(*inputs, packing)
+    out = backend(*inputs, packing)
     gradients = torch.autograd.grad(out.sum(), inputs)
     assert all(x.isfinite().all() for x in (out, *gradients))
     torch.testing.assert_close(out[0], inputs[2][0])  # a lone token attends to itself
 
 
-@pytest.mark.parametrize("body", BODIES)
-def test_u40_nothing_leaks_between_sequences(body: attention.Attention) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_u40_nothing_leaks_between_sequences(backend: attention.Backend) -> None:
     """Perturbing one sequence leaves the others bitwise as they were (U40)."""
     packing = Packing([4, 3, 4])
     q, k, v = (x.detach() for x in qkv(packing))
-    before = body(q, k, v, packing)
+    before = backend(q, k, v, packing)
     for x in (q, k, v):
         x[4:7] += 100
-    after = body(q, k, v, packing)
+    after = backend(q, k, v, packing)
     assert torch.equal(before[:4], after[:4]) and torch.equal(before[7:], after[7:])
     assert not torch.equal(before[4:7], after[4:7])
 
 
 def test_blocks_give_way_where_they_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lengths past the limit go to the body whose memory grows linearly."""
+    """Lengths past the limit go to the backend whose memory grows linearly."""
     monkeypatch.setattr(attention, "BLOCKED_LENGTH", 8)
     fused = []
     monkeypatch.setattr(attention, "sdpa", lambda q, *_: fused.append(len(q)) or q)
@@ -112,14 +112,14 @@ def test_cached_attention_sees_the_visible_keys_only() -> None:
 
 @pytest.fixture
 def fake_flash(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable], None]:
-    """Pretends that the package is installed and a card is there; `install(body)` is what its forward does."""
+    """Pretends that the package is installed and a card is there; `install(backend)` is what its forward does."""
 
-    def install(body: Callable) -> None:
+    def install(backend: Callable) -> None:
         zeros = torch.zeros
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
         monkeypatch.setattr(torch, "zeros", lambda *shape, device=None, **kw: zeros(*shape, **kw))
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-        monkeypatch.setattr(attention, "flash", body)
+        monkeypatch.setattr(attention, "flash", backend)
 
     return install
 
@@ -141,15 +141,15 @@ def test_u103_a_broken_flash_falls_back_with_one_line(
         raise error
 
     fake_flash(broken)
-    body, note = attention.choose(wanted, "cuda", 32)
-    assert body == "sdpa"
+    backend, note = attention.choose(wanted, "cuda", 32)
+    assert backend == "sdpa"
     assert type(error).__name__ in note and "using sdpa" in note and "\n" not in note
 
 
 def test_a_head_width_that_flash_cannot_take(fake_flash: Callable[[Callable], None]) -> None:
     fake_flash(lambda q, k, v, packing: q)
-    body, note = attention.choose("flash", "cuda", 12)
-    assert body == "sdpa" and "head width 12" in note
+    backend, note = attention.choose("flash", "cuda", 12)
+    assert backend == "sdpa" and "head width 12" in note
 
 
 def test_u103_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
@@ -162,10 +162,10 @@ def test_u103_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
 
 def test_without_a_card_auto_is_silent_and_a_wanted_flash_is_not() -> None:
     assert attention.choose("auto", "cpu", 32) == ("blocked", "")
-    body, note = attention.choose("flash", "cpu", 32)
-    assert body == "blocked" and "CUDA" in note
+    backend, note = attention.choose("flash", "cpu", 32)
+    assert backend == "blocked" and "CUDA" in note
 
 
-def test_the_body_for_cpus_is_not_taken_on_a_card() -> None:
-    body, note = attention.choose("blocked", "cuda", 32)
-    assert body == "sdpa" and "CPU" in note
+def test_the_backend_for_cpus_is_not_taken_on_a_card() -> None:
+    backend, note = attention.choose("blocked", "cuda", 32)
+    assert backend == "sdpa" and "CPU" in note

@@ -78,7 +78,7 @@ def at_once(model: SequenceModel, tokens: Tensor, lengths: list[int]) -> Tensor:
     position = torch.cat([torch.arange(len(piece)) for piece in pieces])
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
         if isinstance(model, Transformer) and packing.longest > model.window:
-            patch.setattr(model, "body", windowed(model.window))
+            patch.setattr(model, "backend", windowed(model.window))
         packed = model(torch.cat(pieces), packing, position)
     return packed.view(len(lengths), len(tokens), -1).transpose(0, 1)
 

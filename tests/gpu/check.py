@@ -1,4 +1,4 @@
-"""What cannot be tested without a GPU: the flash body, acting and learning on the card, and how fast it learns.
+"""What cannot be tested without a GPU: the flash backend, acting and learning on the card, and how fast it learns.
 
 usage: python tests/gpu/check.py OUTPUT.json
 """
@@ -36,9 +36,9 @@ def flash_equals_reference() -> dict[str, Any]:
     packing = Packing([1, 7, 64, 300], "cuda")
     grids = [torch.randn(packing.tokens, 4, 32, device="cuda", dtype=torch.bfloat16) for _ in range(4)]
     outputs = []
-    for body in (attention.flash, attention.reference):
+    for backend in (attention.flash, attention.reference):
         q, k, v = (x.clone().requires_grad_() for x in grids[:3])
-        out = body(q, k, v, packing)
+        out = backend(q, k, v, packing)
         out.backward(grids[3])
         outputs.append([out, *(x.grad for x in (q, k, v))])
     names = ("out", "dq", "dk", "dv")
@@ -67,21 +67,21 @@ def cached_equals_full() -> dict[str, Any]:
 def learner_speed() -> dict[str, Any]:
     """Milliseconds of an update, width 256, 24 sequences of 1,000 tokens, bfloat16."""
     found = {}
-    for body in ("sdpa", "flash"):
+    for backend in ("sdpa", "flash"):
         for compiled in (False, True):
-            name = f"{body}{', compiled' if compiled else ''}"
+            name = f"{backend}{', compiled' if compiled else ''}"
             try:
-                found[name] = _update_ms(body, compiled)
+                found[name] = _update_ms(backend, compiled)
             except Exception as error:  # one way that does not work here must not hide the others
                 found[name] = f"{type(error).__name__}: {error}".splitlines()[0]
     assert any(isinstance(value, dict) for value in found.values()), f"no way of learning works: {found}"
     return found
 
 
-def _update_ms(body: str, compiled: bool) -> dict[str, float]:
-    config = cases.WIDE.replace({"attention": body, "dtype": "bfloat16"})
+def _update_ms(backend: str, compiled: bool) -> dict[str, float]:
+    config = cases.WIDE.replace({"attention": backend, "dtype": "bfloat16"})
     agent = _agent(config, Rollout(TOKENS - 1))
-    assert agent.attention == body, agent.attention_note
+    assert agent.attention == backend, agent.attention_note
     with tempfile.TemporaryDirectory() as folder:
         replay = cases.filled_replay(agent, Path(folder), TOKENS)
         batch = replay.sample(np.random.default_rng(0), SEQUENCES, 10**9, TOKENS).to("cuda")
