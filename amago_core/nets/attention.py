@@ -49,8 +49,7 @@ def blocked(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
     if packing.longest > BLOCKED_LENGTH:
         return sdpa(q, k, v, packing)
     q = q / math.sqrt(q.shape[-1])
-    # Rotary positions leave queries and keys in float32, whatever the type of the products.
-    grids = (packing.unpack(x.to(v.dtype)).transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B H, L, Dh]
+    grids = (packing.unpack(x).transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B H, L, Dh]
     out = BlockedAttention.apply(*grids)
     return packing.pack(out.unflatten(0, (packing.sequences, -1)).transpose(1, 2))  # [B H, L, Dh] -> [N, H, Dh]
 

@@ -54,11 +54,11 @@ class Rotary(nn.Module):
         self.register_buffer("frequencies", 10_000.0**-exponent, persistent=False)
 
     def forward(self, x: Tensor, position: Tensor) -> Tensor:
-        """x [N, H, Dh], position [N] -> [N, H, Dh]."""
+        """x [N, H, Dh], position [N] -> [N, H, Dh], in float32 and then rounded to the type of x."""
         angle = position.unsqueeze(-1) * self.frequencies  # [N, Dh / 2]
         sin, cos = angle.sin().unsqueeze(1), angle.cos().unsqueeze(1)
         a, b = x.chunk(2, dim=-1)
-        return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)
 
 
 class Keep(nn.Module):

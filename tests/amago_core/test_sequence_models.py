@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from amago_core.agent import Agent
+from amago_core.nets.attention import BACKENDS
 from amago_core.nets.layers import Dropout, SigmaLinear
 from amago_core.nets.sequence_model import SequenceModel
-from amago_core.nets.transformer import Transformer
+from amago_core.nets.transformer import Rotary, Transformer
 from amago_core.sequences import Packing
 
 INPUTS = 12  # encoder_width of the tiny agent
@@ -152,6 +153,28 @@ def test_the_residual_stream_is_not_rounded(positions: str, make_agent: Callable
     with torch.autocast("cpu", torch.bfloat16):
         model(torch.zeros(4, INPUTS), Packing([4]), torch.arange(4))
     assert types == [torch.float32] * 4
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_queries_keys_and_values_have_the_type_of_the_products(
+    positions: str, make_agent: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types: set[torch.dtype] = set()
+    monkeypatch.setitem(BACKENDS, "blocked", lambda q, k, v, _: types.update({q.dtype, k.dtype, v.dtype}) or v)
+    model = make_agent(positions=positions, attention="blocked").sequence_model
+    with torch.autocast("cpu", torch.bfloat16):
+        model(torch.zeros(4, INPUTS), Packing([4]), torch.arange(4))
+    assert types == {torch.bfloat16}
+
+
+def test_late_timesteps_are_rotated_as_exactly_as_early_ones() -> None:
+    """An angle of 1,001 in bfloat16 would be 1,000: half precision rounds what was rotated and not the angles."""
+    x, position = torch.randn(2, 1, 8, generator=torch.Generator().manual_seed(0)).bfloat16(), torch.tensor([1001, 1])
+    with torch.autocast("cpu", torch.bfloat16):
+        got = Rotary(8)(x, position)
+    angle = position.double().view(2, 1, 1) * 10_000.0 ** -(torch.arange(4).double() / 4)
+    exact = torch.complex(*x.double().chunk(2, dim=-1)) * torch.polar(torch.ones_like(angle), angle)
+    torch.testing.assert_close(got.double(), torch.cat([exact.real, exact.imag], dim=-1), atol=1e-3, rtol=2**-8)
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
