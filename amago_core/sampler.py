@@ -48,11 +48,14 @@ class Sampler:
         sequences: slices in a batch.
         tokens: budget of a batch, of what the hook made of the rollouts; the slice that would cross it opens the next
             batch instead.
-        context: transitions of a slice at most; longer rollouts give a random contiguous piece, and every start
-            is as likely, the last one included.
-        by_transition: a rollout is drawn in proportion to how many slices it takes to show its transitions, so
-            that each is as likely; else uniformly (the paper's rule, which over-samples the transitions of short
-            rollouts where longer ones are cut). Where none is cut both are the same.
+        context: c, the transitions of a slice at most. A rollout of T <= c transitions is taken whole. Of a longer one
+            a start is drawn uniformly from -(c - 1) to T - 1, and the slice is what of [start, start + c) lies inside
+            the rollout: each of its transitions is in c of T + c - 1 slices, the first and the last one too, and
+            slices at the ends are shorter.
+        by_transition: a rollout is drawn in proportion to the inverse of that share, (T + c - 1) / c where it is longer
+            than c and 1 elsewhere, so that every transition of the replay is as likely; else uniformly (the paper's
+            rule, which over-samples the transitions of short rollouts where longer ones are cut). Where none is cut
+            both are the same. A budget of tokens changes neither, since no slice is dropped.
         hook: between the stored rollout and the cut.
     """
 
@@ -90,7 +93,8 @@ class Sampler:
         if not self.by_transition:
             return self.replay.first + rng.integers(len(self.replay), size=self.sequences)
         transitions = self.replay.lengths(self.replay.serials) - 1
-        cumulative = np.cumsum(transitions / np.minimum(transitions, self.context))
+        weights = np.where(transitions > self.context, (transitions + self.context - 1) / self.context, 1.0)
+        cumulative = np.cumsum(weights)
         drawn = rng.uniform(high=cumulative[-1], size=self.sequences)
         return self.replay.first + np.searchsorted(cumulative[:-1], drawn, side="right")
 
@@ -98,8 +102,11 @@ class Sampler:
         self, lengths: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """First timestep and number of timesteps of a slice of each rollout."""
-        sizes = np.minimum(lengths, self.context + 1)
-        return rng.integers(lengths - sizes + 1), sizes
+        transitions, context = lengths - 1, self.context
+        before = np.where(transitions > context, context - 1, 0)  # raw starts before the rollout, where it is cut
+        raw = rng.integers(np.where(transitions > context, transitions + before, 1)) - before
+        starts = np.maximum(raw, 0)
+        return starts, np.minimum(raw + context, transitions) - starts + 1
 
     def _within_budget(self, pieces: list[Piece]) -> list[Piece]:
         """As many as the budget allows, at least one, beginning with the one left over if its rollout is still kept."""

@@ -64,15 +64,16 @@ def test_rollouts_of_one_step_are_kept_and_drawn(tmp_path: Path) -> None:
     assert batch["terminal"].tolist() == [False, True] * 3
 
 
-def test_every_slice_start_is_as_likely_the_last_one_included(tmp_path: Path) -> None:
-    """Check 13, pitfall 6: five transitions, slices of four: two starts, the last transition in half of the draws."""
+def test_every_raw_start_is_as_likely(tmp_path: Path) -> None:
+    """Five transitions, slices of at most four: eight raw starts from -3 to 4, of which two give a full slice."""
     replay = make(tmp_path)
     replay.add(rollout(0, 5))
-    batch = draw(replay, sequences=4000, context=4)
-    assert (batch.packing.lengths == 5).all()
-    starts = batch.position[batch.packing.starts]
-    assert set(starts.tolist()) == {0, 1}
-    assert starts.float().mean().item() == pytest.approx(0.5, abs=0.04)
+    batch = draw(replay, sequences=8000, context=4)
+    places = list(zip(batch.position[batch.packing.starts].tolist(), batch.packing.lengths.tolist(), strict=True))
+    expected = {(0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (2, 4), (3, 3), (4, 2)}  # first timestep, timesteps
+    assert set(places) == expected
+    for place in expected:
+        assert places.count(place) == pytest.approx(1000, abs=150)  # five standard deviations
     assert torch.equal(batch["observation"][:, 0], batch.position.float())  # a slice keeps its timesteps
 
 

@@ -100,24 +100,24 @@ def test_a_hook_cannot_touch_what_is_stored(tmp_path: Path) -> None:
 def test_a_hook_that_changes_lengths_goes_on_as_if_never_stopped(stop: int, tmp_path: Path) -> None:
     """Stopped between two batches, most often while a slice waits for the next one; the state goes through a file."""
     lengths = [int(n) for n in np.random.default_rng(9).integers(1, 40, size=30)]
-    straight = Sampler(filled(tmp_path / "straight", lengths), 6, 70, 12, hook=Shorten())
+    straight = Sampler(filled(tmp_path / "straight", lengths), 6, 30, 12, hook=Shorten())
     expected = drawn(straight, np.random.default_rng(0), stop + 10)
 
     replay, rng = filled(tmp_path / "stopped", lengths), np.random.default_rng(0)
-    first = Sampler(replay, 6, 70, 12, hook=Shorten())
+    first = Sampler(replay, 6, 30, 12, hook=Shorten())
     before = drawn(first, rng, stop)
     save_state(tmp_path / "state.pt", {"replay": replay.state_dict(), "sampler": first.state_dict()})
     drawn(first, np.random.default_rng(1), 3)  # what was done after the checkpoint, and is lost
 
     state = load_state(tmp_path / "state.pt")
     again = Replay(tmp_path / "stopped", LAYOUT, 20_000, 100, burst=1, state=state["replay"])
-    second = Sampler(again, 6, 70, 12, hook=Shorten())
+    second = Sampler(again, 6, 30, 12, hook=Shorten())
     second.load_state_dict(state["sampler"])
     assert before + drawn(second, rng, 10) == expected
 
 
 def test_some_slices_do_wait_in_that_test(tmp_path: Path) -> None:
-    sampler, rng = Sampler(filled(tmp_path, [30] * 5), 6, 70, 12, hook=Shorten()), np.random.default_rng(0)
+    sampler, rng = Sampler(filled(tmp_path, [30] * 5), 6, 30, 12, hook=Shorten()), np.random.default_rng(0)
     waiting = []
     for _ in range(20):
         sampler.sample(rng)
@@ -135,6 +135,26 @@ def test_a_waiting_slice_goes_with_its_rollout(tmp_path: Path) -> None:
         replay.add(rollout(number, 10))
     shown = torch.cat([sampler.sample(rng)["observation"] for _ in range(5)])
     assert (shown >= 70_000).all()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "context", "by_transition", "draws"),
+    [([200], 50, False, 40_000), ([2_500], 512, False, 60_000), ([3, 40, 80, 200, 700], 50, True, 120_000)],
+)
+def test_every_transition_comes_up_as_often(
+    lengths: list[int], context: int, by_transition: bool, draws: int, tmp_path: Path
+) -> None:
+    """The first and the last as well: within 20 % of the average. Each is drawn about 4,000 times or more."""
+    sampler = Sampler(filled(tmp_path, lengths), 200, 10**9, context, by_transition)
+    rng, counts = np.random.default_rng(0), np.zeros((len(lengths), max(lengths)))
+    for _ in range(draws // 200):
+        batch = sampler.sample(rng)
+        current = batch.packing.current
+        number = batch["observation"][current, 0].long() // 10_000
+        np.add.at(counts, (number.numpy(), batch.position[current].numpy()), 1)
+    drawn = np.concatenate([row[:length] for row, length in zip(counts, lengths, strict=True)])
+    assert drawn.mean() > 4_000
+    assert np.abs(drawn / drawn.mean() - 1).max() < 0.2
 
 
 def test_a_field_is_added_in_one_place(tmp_path: Path) -> None:
