@@ -23,6 +23,8 @@ from torch.nn import functional as F
 
 #: The key of a Dict observation that holds the goals of an instruction, a Box of shape [K, features].
 GOALS = "goals"
+#: Numbers of a Box with several axes that are read one by one; more look like an image.
+MOST_NUMBERS = 1024
 #: A discrete observation becomes a one-hot, which has to fit for every token of a batch.
 MOST_VALUES = 2**24
 #: A MultiDiscrete action is one choice among the product of its components, up to this many.
@@ -47,7 +49,7 @@ class Field:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """One Box, MultiBinary, Discrete or MultiDiscrete inside an observation space."""
+    """One Box, Discrete, MultiDiscrete or MultiBinary inside an observation space."""
 
     key: tuple[str, ...]  # path through nested Dicts
     field: Field
@@ -70,6 +72,8 @@ def _leaves(space: gym.Space[Any], key: tuple[str, ...] = ()) -> list[_Leaf]:
         return [leaf for name in sorted(space.spaces) for leaf in _leaves(space.spaces[name], (*key, name))]
     if isinstance(space, spaces.Box):
         return [_Leaf(key, Field(space.shape, _number_type(space)))]
+    if isinstance(space, spaces.MultiBinary):
+        return [_Leaf(key, Field(space.shape, np.dtype(np.uint8)))]
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         choices, start = _discrete(space)
         if int(np.abs(start).max() + choices.max()) > MOST_VALUES:
@@ -78,7 +82,7 @@ def _leaves(space: gym.Space[Any], key: tuple[str, ...] = ()) -> list[_Leaf]:
         return [_Leaf(key, Field((len(choices),), dtype), start, tuple(choices.tolist()))]
     raise UnsupportedSpace(
         f"observation {_name(key)} is {space}: a {type(space).__name__} has no encoder here, "
-        "wrap the environment so that it gives Box, Discrete, MultiDiscrete or a Dict of these"
+        "wrap the environment so that it gives Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
     )
 
 
@@ -92,6 +96,9 @@ def _discrete(space: gym.Space[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray
     """Number of values and lowest value of each component."""
     if isinstance(space, spaces.Discrete):
         return np.array([space.n], np.int64), np.array([space.start], np.int64)
+    if isinstance(space, spaces.MultiBinary):
+        size = math.prod(space.shape)
+        return np.full(size, 2, np.int64), np.zeros(size, np.int64)
     assert isinstance(space, spaces.MultiDiscrete)
     return space.nvec.ravel().astype(np.int64), np.asarray(space.start, np.int64).ravel()
 
@@ -106,11 +113,18 @@ def observation_fields(space: gym.Space[Any]) -> dict[str, Field]:
 
 
 def _check_encodable(leaf: _Leaf, space: gym.Space[Any]) -> None:
-    """Pixels and grids of symbols, also stacked, as gymnasium environments declare them, are unfit as plain numbers."""
-    if not leaf.choices and len(leaf.field.shape) >= 2 and leaf.field.dtype == np.uint8:
+    """Raises UnsupportedSpace for what would be unfit as plain numbers: images of bytes or floats, odd goals."""
+    axes, numbers = len(leaf.field.shape), math.prod(leaf.field.shape)
+    pixels = isinstance(space, spaces.Box) and axes >= 2 and (leaf.field.dtype == np.uint8 or numbers > MOST_NUMBERS)
+    if pixels:
         raise UnsupportedSpace(
             f"observation {_name(leaf.key)} is {space}: an image has no encoder here, "
             "wrap the environment so that it gives features (a flat Box, or MultiDiscrete for symbols)"
+        )
+    if leaf.name == GOALS and not (isinstance(space, spaces.Box) and axes == 2):
+        raise UnsupportedSpace(
+            f"observation {_name(leaf.key)} is {space}: goals are a Box of shape [goals, features of one]; "
+            "give the key another name if it holds something else"
         )
 
 
@@ -139,10 +153,8 @@ class ObservationCodec:
         self.fields = {leaf.name: leaf.field for leaf in leaves}
         if len(self.fields) < len(leaves):
             raise UnsupportedSpace(f"observation space {space}: two keys give the same path; leave '/' out of keys")
-        goals = self.fields.get(GOALS)
-        self._has_goals = goals is not None and len(goals.shape) == 2  # else a key like any other
-        self.goal_shape: tuple[int, ...] = goals.shape if goals is not None and self._has_goals else (0, 0)
-        self._inputs = [leaf for leaf in leaves if not (self._has_goals and leaf.name == GOALS)]
+        self.goal_shape: tuple[int, ...] = self.fields[GOALS].shape if GOALS in self.fields else (0, 0)
+        self._inputs = [leaf for leaf in leaves if leaf.name != GOALS]
         self.features = sum(leaf.features for leaf in self._inputs)
 
     def store(self, observation: Any) -> dict[str, npt.NDArray[Any]]:
@@ -170,7 +182,7 @@ class ObservationCodec:
                 done += count
         some = next(iter(fields.values()))
         nothing = torch.zeros(len(some), 0, device=some.device)
-        goals = fields[GOALS].flatten(1).float() if self._has_goals else nothing
+        goals = fields[GOALS].flatten(1).float() if GOALS in self.fields else nothing
         return parts[0] if len(parts) == 1 else torch.cat(parts or [nothing], dim=1), goals
 
 
@@ -183,8 +195,8 @@ def _at(tree: Any, key: tuple[str, ...]) -> Any:
 class ActionCodec:
     """Turns the agent's actions into valid actions of `space` and describes how they are stored.
 
-    A discrete space (MultiDiscrete as the row-major product of its components) has `discrete = True` and `size`
-    choices. A Box has `size` dimensions: the agent acts in [-1, 1], bounded dimensions are rescaled to their
+    A discrete space (MultiDiscrete and MultiBinary as the row-major product of their components) has `discrete = True`
+    and `size` choices. A Box has `size` dimensions: the agent acts in [-1, 1], bounded dimensions are rescaled to their
     bounds, those with one bound to the 2 units beside it, unbounded ones are passed on unscaled. Integers are rounded.
 
     Raises:
@@ -193,11 +205,11 @@ class ActionCodec:
 
     def __init__(self, space: gym.Space[Any]) -> None:
         self.space = space
-        self.discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+        self.discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
         if self.discrete:
             self._choices, self._start = _discrete(space)
             self.size = math.prod(self._choices.tolist())
-            if isinstance(space, spaces.MultiDiscrete) and self.size > MOST_COMBINATIONS:
+            if not isinstance(space, spaces.Discrete) and self.size > MOST_COMBINATIONS:
                 raise UnsupportedSpace(
                     f"action space {space}: {self.size:,} combinations, and each needs a value; "
                     f"the most is {MOST_COMBINATIONS:,}"
@@ -214,7 +226,8 @@ class ActionCodec:
             high = np.where(above, self._high, np.where(below, self._low + 2, 1.0))
             self._centre, self._scale = low / 2 + high / 2, high / 2 - low / 2
         else:
-            raise UnsupportedSpace(f"action space {space}: only Box, Discrete and MultiDiscrete actions can be learned")
+            kinds = "Box, Discrete, MultiDiscrete and MultiBinary"
+            raise UnsupportedSpace(f"action space {space}: only {kinds} actions can be learned")
 
     def to_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Stored actions [B] or [B, A] -> what the vector environment takes."""

@@ -92,6 +92,10 @@ def test_u21_a_row_is_a_copy_so_a_reused_buffer_does_not_change_it(dtype: type) 
         (spaces.Discrete(2**25), ["more values"]),
         (spaces.Discrete(3, start=-(2**25)), ["more values"]),
         (spaces.Dict({}), ["empty"]),
+        (spaces.Box(0, 1, (64, 64, 3), np.float32), ["space", "image"]),
+        (spaces.Dict({"goals": spaces.Discrete(2), "x": spaces.Discrete(2)}), ["'goals'", "[goals, features of one]"]),
+        (spaces.Dict({"goals": spaces.Box(0, 1, (3,), np.float32)}), ["'goals'", "give the key another name"]),
+        (spaces.Dict({"goals": spaces.Box(0, 255, (8, 8), np.uint8)}), ["'goals'", "image"]),
     ],
 )
 def test_u10_u11_text_and_images_are_refused_with_space_key_and_reason(space: spaces.Space, words: list[str]) -> None:
@@ -102,9 +106,9 @@ def test_u10_u11_text_and_images_are_refused_with_space_key_and_reason(space: sp
         assert word in str(error.value)
 
 
-@pytest.mark.parametrize("space", [spaces.Text(3), spaces.Tuple([spaces.Discrete(2)]), spaces.MultiBinary(3)])
+@pytest.mark.parametrize("space", [spaces.Text(3), spaces.Tuple([spaces.Discrete(2)])])
 def test_other_actions_are_refused(space: spaces.Space) -> None:
-    with pytest.raises(UnsupportedSpace, match="only Box, Discrete and MultiDiscrete"):
+    with pytest.raises(UnsupportedSpace, match="only Box, Discrete, MultiDiscrete and MultiBinary"):
         ActionCodec(space)
 
 
@@ -156,10 +160,19 @@ def test_u14_no_continuous_action_yet_is_minus_two() -> None:
     assert codec.features(torch.full((1, 2), codec.blank)).tolist() == [[-2, -2]]
 
 
-def test_goals_that_are_no_table_are_a_key_like_any_other() -> None:
-    codec = ObservationCodec(spaces.Dict({"goals": spaces.Discrete(2), "plain": spaces.Box(-1, 1, (1,), np.float32)}))
-    features, goals = codec.expand(tensors(codec.store({"goals": np.array([1]), "plain": np.array([[0.5]])})))
-    assert features.tolist() == [[0, 1, 0.5]] and goals.shape == (1, 0) and codec.features == 3
+def test_a_table_of_numbers_is_no_image() -> None:
+    assert ObservationCodec(spaces.Box(-1, 1, (32, 32), np.float32)).features == 1024
+
+
+def test_bits_are_observed_as_numbers_and_chosen_as_one_of_their_combinations() -> None:
+    space = spaces.MultiBinary((2, 2))
+    features, _ = expand(space, np.array([[[1, 0], [0, 1]]], np.int8))
+    assert features == [[1, 0, 0, 1]]
+    codec = ActionCodec(space)
+    actions = codec.to_env(np.arange(16, dtype=codec.field.dtype))
+    assert codec.size == 16 and actions[6].tolist() == [[0, 1], [1, 0]]
+    assert all(space.contains(action) for action in actions)
+    assert len({action.tobytes() for action in actions}) == 16
 
 
 @pytest.mark.parametrize("choices", [[2] * 70, [2] * 63, [50, 50, 50]])
@@ -167,3 +180,5 @@ def test_more_combinations_than_a_table_holds_are_refused(choices: list[int]) ->
     """The product must not wrap around: 2 ** 70 is 0 in 64 bits."""
     with pytest.raises(UnsupportedSpace, match="combinations, and each needs a value"):
         ActionCodec(spaces.MultiDiscrete(choices))
+    with pytest.raises(UnsupportedSpace, match="combinations, and each needs a value"):
+        ActionCodec(spaces.MultiBinary(sum(choices)))
