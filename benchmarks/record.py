@@ -15,6 +15,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.agents.protocol import Progress
@@ -57,6 +58,7 @@ class Recorder:
         self._evaluate_s, self._written = 0.0, 0.0
         self._last_return: float | None = None
         self._notes: list[str] = []  # for the column message
+        self._metrics: dict[str, list[float]] = {}  # of training, since they were last mirrored
         folder = planned.folder
         if state is not None:
             self._restore(state)
@@ -141,9 +143,16 @@ class Recorder:
     def progress(self, progress: Progress, env_steps: int) -> None:
         """A safe point."""
         self._progress, self._env_steps = progress, env_steps
+        for name, value in progress.metrics.items():
+            self._metrics.setdefault(name, []).append(value)
         if time.perf_counter() - self._written >= EVERY_S:
             self._write_progress("running")
-            self._mirror({f"train/{name}": value for name, value in progress.metrics.items()})
+            self._mirror_metrics()
+
+    def _mirror_metrics(self) -> None:
+        """Means since the last time: a report while collecting has none, and takes none from the learning before it."""
+        self._mirror({f"train/{name}": fmean(values) for name, values in self._metrics.items()})
+        self._metrics.clear()
 
     def evaluation(
         self, episodes: Sequence[EpisodeRecord], summary: Summary, index: int, final: bool, seconds: float
@@ -161,6 +170,7 @@ class Recorder:
         for episode in episodes:
             self._tables["episodes"].append(Episode(**keys, **asdict(episode)))
         self._tables["curves"].append(Curve(**keys, wall_s=self._wall_s(), **asdict(summary)))
+        self._mirror_metrics()
         numbers = {name: value for name, value in asdict(summary).items() if value is not None}
         self._mirror({f"evaluation/{name}": value for name, value in numbers.items()})
         self._write_progress("running")

@@ -138,6 +138,21 @@ def test_tensorboard_mirrors_the_curves(toy):
     assert [(e.step, e.value) for e in events.Scalars("evaluation/return_mean")] == [(20, 4.0), (40, 4.0)]
 
 
+def test_training_metrics_are_means_since_the_last_time_and_none_is_lost(toy, monkeypatch):
+    """Every second report is of collecting and has none; the last before each evaluation is such a one or not."""
+
+    class Learns(Walker):
+        def learn(self, envs, seeds):
+            for progress in super().learn(envs, seeds):
+                learnt = progress.updates % 2 == 0
+                yield replace(progress, metrics={"loss": progress.updates} if learnt else {})
+
+    monkeypatch.setattr("benchmarks.record.EVERY_S", float("inf"))
+    events = EventAccumulator(str(toy.run(Learns) / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(20, 6.0), (40, 16.0)]  # 2 to 10, 12 to 20
+
+
 def test_wandb_is_asked_for_before_anything_is_touched(toy, monkeypatch):
     toy.run()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
