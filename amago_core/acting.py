@@ -18,7 +18,7 @@ class Actor:
     """The memory of an agent in B slots: the cache, the previous actions, the timesteps of the rollouts.
 
     Memory is cleared where a rollout begins and nowhere else: not at inner episodes and not between calls
-    (pitfall 9).
+    (agent.md 3.4).
 
     Attributes:
         previous: stored action that each slot executed last; the caller writes it after every step.

@@ -1,4 +1,4 @@
-"""The AMAGO agent: one sequence model under an actor-critic, and the losses of the paper line by line (A.8)."""
+"""The AMAGO agent: one sequence model under an actor-critic, and the losses of the paper line by line (agent.md 5)."""
 
 from __future__ import annotations
 
@@ -130,14 +130,14 @@ class Agent(nn.Module):
             accept = (advantage > config.advantage_threshold).float()
 
         critic = (popart.normalise(q.taken) - normalised).square().mean()
-        # The expectation over actions is inside q.policy; only then the minimum over the critics (A.8 step 6).
+        # The expectation over actions is inside q.policy; only then the minimum over the critics (agent.md 5.4).
         online = -popart.normalise(q.policy.amin(1)).mean()
         offline = -(accept * q.log_prob).mean()
         total = config.online_weight * online + config.offline_weight * offline + config.critic_weight * critic
         return Losses(total, critic.detach(), online.detach(), offline.detach(), accept.mean(), target[:, -1].mean())
 
     def _reduce_pair(self, targets: Tensor) -> Tensor:
-        """REDQ (A.8 step 3): targets [M, C, G] -> of two drawn with replacement per entry the smaller [M, G].
+        """REDQ (agent.md 5.1): targets [M, C, G] -> of two drawn with replacement per entry the smaller [M, G].
 
         Without the online term nothing pushes the policy up the critics' errors, and the paper takes the mean.
         """

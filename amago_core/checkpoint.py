@@ -2,7 +2,7 @@
 
 `<root>/1`, `<root>/2`, ... each hold what their writer put in and, written last, a manifest with the size and the
 SHA-256 of every file. A folder is written under a temporary name, made durable, and renamed; the newest two are kept,
-so that one which was damaged later has a predecessor (case U71).
+so that one which was damaged later has a predecessor.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """What `save_state` wrote, on the CPU. PyTorch's safe loader refuses what would run code (case U73)."""
+    """What `save_state` wrote, on the CPU. PyTorch's safe loader refuses what would run code."""
     import torch
 
     state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")

@@ -1,6 +1,6 @@
-"""Every hyper-parameter of the agent, with its unit and its value in the paper (sections of `paper.md` in brackets).
+"""Every hyper-parameter of the agent, with its unit and its value in the paper; agent.md 1 to 8 explain them.
 
-The defaults are the settings shared by the paper's experiments (D.1); experiments and presets replace single
+The defaults are the settings shared by the paper's experiments (agent.md 10.1); experiments and presets replace single
 fields. Flat on purpose: `--set lr=3e-4` names a field.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-#: Discount lists of the paper-time code (A.7). The acting discount `gamma` is appended as the last entry.
+#: Discount lists of the paper-time code (agent.md 4.1). The acting discount `gamma` is appended as the last entry.
 DISCRETE_DISCOUNTS = (
     0.7, 0.9, 0.93, 0.95, 0.98, 0.99, 0.992, 0.994, 0.995, 0.997, 0.998, 0.999,
     0.9991, 0.9992, 0.9993, 0.9994, 0.9995,
@@ -102,14 +102,14 @@ class Config(Hyperparameters):
 
     RANGES = RANGES
 
-    # Timestep encoder (A.3)
+    # Timestep encoder (agent.md 2)
     encoder_hidden: tuple[int, ...] = (512, 512)
     encoder_width: int = 256  # 200 in POPGym
     encoder_activation: Activation = "leaky_relu"
     input_norm: bool = True
-    goal_width: int = 32  # width 1 hides every goal behind its LayerNorm (pitfall 58)
+    goal_width: int = 32  # width 1 hides every goal behind its LayerNorm (agent.md 2.1)
 
-    # Sequence model (A.4)
+    # Sequence model (agent.md 3)
     sequence_model: Literal["transformer", "gru", "memoryless"] = "transformer"
     width: int = 256
     layers: int = 3
@@ -123,14 +123,14 @@ class Config(Hyperparameters):
     context: int = 0  # transitions of a training slice, timesteps that a Transformer acts on; 0: the whole rollout
     attention: Literal["auto", "reference", "sdpa", "blocked", "flash"] = "auto"
 
-    # Actor and critics (A.5 to A.7)
+    # Actor and critics (agent.md 4)
     head_hidden: tuple[int, ...] = (256, 256)
     head_activation: Activation = "leaky_relu"
     critics: int = 4
     gamma: float = 0.999  # the discount it acts for
     discounts: tuple[float, ...] | None = None  # trained beside gamma; None: the paper's list for the action type
 
-    # Losses (A.8, A.10)
+    # Losses (agent.md 5)
     reward_multiplier: float = 10.0
     online_weight: float = 1.0
     offline_weight: float = 0.1  # filtered behaviour cloning
@@ -138,7 +138,7 @@ class Config(Hyperparameters):
     advantage_threshold: float = 1e-3  # raw critic units
     popart_rate: float = 5e-4
 
-    # Optimisation (A.11)
+    # Optimisation (agent.md 6)
     lr: float = 1e-4
     warmup_updates: int = 10_000  # linear from 0
     weight_decay: float = 1e-3
@@ -147,7 +147,7 @@ class Config(Hyperparameters):
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: the GPU where there is one
 
-    # Data (A.11, A.13)
+    # Data (agent.md 8)
     batch_sequences: int = 24
     batch_tokens: int = 1_000_000  # a batch closes before the sequence that crosses this
     steps_per_iteration: int = 1000  # of every slot
@@ -157,7 +157,7 @@ class Config(Hyperparameters):
     replay_tokens: int = 20_000_000  # capacity of the ring, allocated in full
     replay_sampling: Literal["trajectory", "transition"] = "trajectory"  # uniform over rollouts (paper) or transitions
 
-    # Exploration (A.12)
+    # Exploration (agent.md 7)
     sample_actions: bool = True  # sample the policy; False: its mode
     epsilon_start: tuple[float, float] = (1.0, 0.05)  # at the start of a rollout, first and last value of training
     epsilon_end: tuple[float, float] = (0.8, 0.01)  # at its end; equal to epsilon_start: plain epsilon-greedy
@@ -176,7 +176,7 @@ class Config(Hyperparameters):
                 raise ValueError(f"discounts must lie in [0, 1), not {gamma}")
 
     def all_discounts(self, discrete: bool) -> tuple[float, ...]:
-        """The trained discounts, `gamma` last even where it repeats an entry (A.7)."""
+        """The trained discounts, `gamma` last even where it repeats an entry (agent.md 4.1)."""
         listed = self.discounts
         if listed is None:
             listed = DISCRETE_DISCOUNTS if discrete else CONTINUOUS_DISCOUNTS

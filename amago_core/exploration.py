@@ -1,4 +1,4 @@
-"""Exploration noise of training rollouts: the paper's bilevel epsilon schedule (A.12, its Figure 13)."""
+"""Exploration noise of training rollouts: the paper's bilevel epsilon schedule (its Figure 13; agent.md 7)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Exploration:
         """Epsilon of each slot [B] at its timestep of the rollout, after `steps` steps of one slot."""
         config = self.config
         trained = min(1.0, steps / config.anneal_steps)
-        # Both ends anneal from their own first value: the paper-time code began the end at 0.05 (pitfall 2).
+        # Both ends anneal from their own first value: the paper-time code began the end at 0.05.
         start, end = (a + (b - a) * trained for a, b in (config.epsilon_start, config.epsilon_end))
         epsilon = self.multiplier * (start - (start - end) * position / self.horizon)
         if config.corridor_epsilon is None:

@@ -1,4 +1,4 @@
-"""One gradient step: losses, clipped summed gradient, AdamW with warm-up, moving-average targets (A.9, A.11)."""
+"""One gradient step: losses, clipped summed gradient, AdamW with warm-up, moving-average targets (agent.md 6)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Learner:
                 )
             return losses
         self._in_a_row = 0
-        # Counted in updates made, so a resumed run does not warm up again (pitfall 51).
+        # Counted in updates made, so a resumed run does not warm up again.
         warm = min(1.0, self.updates / config.warmup_updates) if config.warmup_updates else 1.0
         for group in self.optimiser.param_groups:
             group["lr"] = config.lr * warm

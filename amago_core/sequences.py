@@ -3,7 +3,7 @@
 Everything but the sequence model works token by token, so there is no padding and nothing to mask. A token holds
 what the agent knows at one timestep: the observation, and the action, reward and end of the transition that led
 there. The transition *from* token i is therefore read from token i + 1, and the N - B tokens that have a
-successor are the ones with a loss: the last transition of a rollout is always among them (pitfalls 5, 6, 56).
+successor are the ones with a loss: the last transition of a rollout is always among them (agent.md 8.3).
 
 Letters: N tokens, B sequences, L longest length, M = N - B transitions.
 """

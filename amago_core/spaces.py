@@ -214,7 +214,7 @@ class ActionCodec:
                     f"action space {space}: {self.size:,} combinations, and each needs a value; "
                     f"the most is {MOST_COMBINATIONS:,}"
                 )
-            # -1 stands for "no action yet", so the type is signed and 256 actions do not wrap (pitfall 34).
+            # -1 stands for "no action yet", so the type is signed and 256 actions do not wrap.
             self.field = Field((), np.dtype(np.min_scalar_type(-self.size)))
             self.blank: float = -1
         elif isinstance(space, spaces.Box) and space.shape:
@@ -242,7 +242,7 @@ class ActionCodec:
         return parts.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc]
 
     def features(self, stored: Tensor) -> Tensor:
-        """Stored actions [N] or [N, A] -> network input [N, size]; no action yet is all ones or all -2 (A.1)."""
+        """Stored actions [N] or [N, A] -> network input [N, size]; no action yet is all ones or -2 (agent.md 1.2)."""
         if not self.discrete:
             return stored.float()
         stored = stored.long()

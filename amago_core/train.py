@@ -111,7 +111,7 @@ class Trainer:
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Generators last: nothing that is built on the way may draw from one that is restored (case U75)."""
+        """Generators last: nothing that is built on the way may draw from one that is restored."""
         self._iteration, self._updates_left, self._steps_left = state["position"]
         self._tokens, self._collect_s, self._learn_s = state["totals"]
         self.learner.load_state_dict(state["learner"])

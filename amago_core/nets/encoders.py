@@ -1,4 +1,4 @@
-"""From what the agent knows at a timestep to the input of the sequence model (A.1 to A.3)."""
+"""From what the agent knows at a timestep to the input of the sequence model (agent.md 1.1, 2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InputNorm(nn.Module):
 
 
 class TimestepEncoder(nn.Module):
-    """Observation, reset flag, previous reward, time, previous action and goals -> one vector (A.1, A.2, A.3).
+    """Observation, reset flag, previous reward, time, previous action and goals -> one vector (agent.md 1.1, 2).
 
     Args:
         config: sizes and switches.

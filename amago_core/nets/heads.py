@@ -1,4 +1,4 @@
-"""Actor and critics: one policy and one value per discount (A.5 to A.7).
+"""Actor and critics: one policy and one value per discount (agent.md 4).
 
 `DiscreteHeads` and `ContinuousHeads` answer the two questions that the losses ask, `bootstrap` and `evaluate`,
 and `policy` for acting. Letters: M transitions, C critics, G discounts, A actions.
@@ -54,7 +54,7 @@ class Critics(nn.Module):
 
 
 class Heads(nn.Module):
-    """Online and target networks of the actor and the critics. There is no target copy of the encoder (A.9)."""
+    """Online and target networks of the actor and the critics. There is no target copy of the encoder (agent.md 5)."""
 
     actor: nn.Module
     critics: Critics
@@ -124,7 +124,7 @@ class DiscreteHeads(Heads):
     """Critics give a table over actions, so the expectation under the policy is exact and differentiable.
 
     One pass of the critics serves both losses: the table does not depend on the action, so the actor reads its
-    detached copy (pitfalls 24, 25).
+    detached copy (agent.md 5.4).
     """
 
     def __init__(self, config: Config, discounts: int, actions: int) -> None:
@@ -225,7 +225,7 @@ class ContinuousHeads(Heads):
         return Evaluation(taken=taken, policy=policy, log_prob=self._log_prob(mean, log_std, action))
 
     def _frozen_q(self, parameters: dict[str, Tensor], state: Tensor, action: Tensor) -> Tensor:
-        """The critics as constants: the gradient reaches the action and nothing else (pitfalls 24, 25)."""
+        """The critics as constants: the gradient reaches the action and nothing else (agent.md 5.4)."""
         constants = {f"critics.{name}": p for name, p in parameters.items()}
         q: Tensor = torch.func.functional_call(self, constants, (state, action))
         return q
@@ -235,7 +235,7 @@ class ContinuousHeads(Heads):
         return self._q(self.critics, state, action)
 
     def _log_prob(self, mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-        """log pi(a) [M, G] of replayed actions [M, A], clamped as in A.8 step 7."""
+        """log pi(a) [M, G] of replayed actions [M, A], clamped (agent.md 4.3)."""
         action = action.clamp(-0.99, 0.99).unsqueeze(1)
         z = (action.atanh() - mean) / log_std.exp()
         gaussian = -0.5 * z.square() - log_std - 0.5 * math.log(2 * math.pi)
@@ -247,5 +247,5 @@ class ContinuousHeads(Heads):
     def act(self, policy: Tensor, rng: np.random.Generator, sample: bool) -> npt.NDArray[np.generic]:
         mean, log_std = policy.cpu().numpy()
         noise = rng.standard_normal(mean.shape, np.float32) if sample else 0.0
-        # The mode before the squashing, squashed: it stays inside the range (pitfalls 38, 39).
+        # The mode before the squashing, squashed: it stays inside the range.
         return np.tanh(mean + np.exp(log_std) * noise).astype(np.float32)

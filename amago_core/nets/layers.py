@@ -91,10 +91,10 @@ def _unit(x: Tensor) -> Tensor:
 
 
 class SigmaLinear(nn.Module):
-    """Linear map with weight (gamma / sigma(W)) W: sigma-reparametrisation (A.4).
+    """Linear map with weight (gamma / sigma(W)) W: sigma-reparametrisation (agent.md 3.2).
 
     sigma(W) = u^T W v is the spectral norm, tracked by one power iteration per training forward. u and v are
-    buffers: saved with the model, left alone in evaluation mode (pitfall 41), and constant for the gradient.
+    buffers: saved with the model, left alone in evaluation mode, and constant for the gradient.
     They start converged, so that sigma is a spectral norm from the first rollout on (the paper-time code starts
     from random vectors, for which sigma is small and of either sign).
     """
@@ -140,7 +140,7 @@ class SigmaLinear(nn.Module):
 class EnsembleLinear(nn.Module):
     """C linear maps side by side, `[C, M, in] -> [C, M, out]`.
 
-    Weights start uniform in +-sqrt(3 / in), biases in +-1 / sqrt(in), as the critics of the paper (A.6).
+    Weights start uniform in +-sqrt(3 / in), biases in +-1 / sqrt(in), as the paper's critics (agent.md 4.4).
     """
 
     def __init__(self, members: int, fan_in: int, fan_out: int) -> None:

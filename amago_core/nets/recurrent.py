@@ -1,4 +1,4 @@
-"""The two other sequence models of the ablations: a GRU and a map without memory (A.4)."""
+"""The two other sequence models of the ablations: a GRU and a map without memory (agent.md 3.5)."""
 
 from __future__ import annotations
 

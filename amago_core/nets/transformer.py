@@ -1,4 +1,4 @@
-"""The paper's Transformer (A.4): pre-norm, two NormFormer norms, head scaling, sigma-reparametrisation."""
+"""The paper's Transformer (agent.md 3.1): pre-norm, two NormFormer norms, head scaling, sigma-reparametrisation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amago_core.sequences import Packing
 
 
 class LearnedPositions(nn.Module):
-    """A table with one row per timestep of the rollout (not of the slice: pitfall 55), N(0, 1) at the start."""
+    """A table with a row for each timestep of the rollout, N(0, 1) at the start (agent.md 3.3)."""
 
     def __init__(self, width: int, rows: int) -> None:
         super().__init__()

@@ -64,8 +64,8 @@ def test_half_precision_agrees_where_attention_is_sharp(backend: attention.Backe
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_u55_short_sequences_beside_long_ones_stay_finite(backend: attention.Backend) -> None:
-    """No row of the padded grid is fully masked (U55): outputs and gradients are finite."""
+def test_short_sequences_beside_long_ones_stay_finite(backend: attention.Backend) -> None:
+    """No row of the padded grid is fully masked: outputs and gradients are finite."""
     packing = Packing([1, 9, 1])
     inputs = qkv(packing)
     out = backend(*inputs, packing)
@@ -75,8 +75,8 @@ def test_u55_short_sequences_beside_long_ones_stay_finite(backend: attention.Bac
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_u40_nothing_leaks_between_sequences(backend: attention.Backend) -> None:
-    """Perturbing one sequence leaves the others bitwise as they were (U40)."""
+def test_nothing_leaks_between_sequences(backend: attention.Backend) -> None:
+    """Perturbing one sequence leaves the others bitwise as they were."""
     packing = Packing([4, 3, 4])
     q, k, v = (x.detach() for x in qkv(packing))
     before = backend(q, k, v, packing)
@@ -134,7 +134,7 @@ def test_flash_is_chosen_where_it_runs(fake_flash: Callable[[Callable], None]) -
 @pytest.mark.parametrize(
     "error", [RuntimeError("FlashAttention only supports Ampere GPUs\nmore"), ImportError(), AssertionError()]
 )
-def test_u103_a_broken_flash_falls_back_with_one_line(
+def test_a_broken_flash_falls_back_with_one_line(
     fake_flash: Callable[[Callable], None], wanted: str, error: Exception
 ) -> None:
     def broken(*_: object) -> None:
@@ -152,7 +152,7 @@ def test_a_head_width_that_flash_cannot_take(fake_flash: Callable[[Callable], No
     assert backend == "sdpa" and "head width 12" in note
 
 
-def test_u103_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
+def test_the_choice_of_the_user_is_respected_and_flash_not_even_probed(
     fake_flash: Callable[[Callable], None],
 ) -> None:
     fake_flash(lambda *_: pytest.fail("flash was probed"))

@@ -1,7 +1,4 @@
-"""Checkpoints that are whole or not there, and training that goes on bitwise as if it had never stopped.
-
-Cases U71, U73, U74, U75, U76.
-"""
+"""Checkpoints that are whole or not there, and training that goes on bitwise as if it had never stopped."""
 
 import errno
 import os
@@ -61,7 +58,7 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["agent/weights", "manifest.json"])
 @pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
-def test_u71_whatever_is_damaged_is_found(name: str, damage: Callable[[Path], None], tmp_path: Path) -> None:
+def test_whatever_is_damaged_is_found(name: str, damage: Callable[[Path], None], tmp_path: Path) -> None:
     folder = checkpoint.write(tmp_path, put("0123456789"))
     damage(folder / name)
     with pytest.raises(checkpoint.Damaged, match=Path(name).name):
@@ -76,7 +73,7 @@ def test_another_format_is_not_called_damaged(tmp_path: Path, monkeypatch: pytes
         checkpoint.verify(folder)
 
 
-def test_u71_a_full_disk_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint.write(tmp_path, put("old"))
 
     def full(self: Path, content: bytes) -> int:
@@ -97,7 +94,7 @@ def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
-def test_u73_a_file_that_runs_code_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_runs_code_is_refused(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return os.mkdir, (str(tmp_path / "ran"),)
@@ -124,7 +121,7 @@ def contents(replay: Replay) -> list[int]:
     return sorted(set(batch["observation"][:, 0].int().tolist()))
 
 
-def test_u76_what_two_checkpoints_count_on_stays(tmp_path: Path) -> None:
+def test_what_two_checkpoints_count_on_stays(tmp_path: Path) -> None:
     """A replay is continued from each of the newest two, after as many further rollouts as it allows."""
     rng = np.random.default_rng(0)
     replay, kept, number = Replay(tmp_path, LAYOUT, 60, 12, burst=30), [], 0
@@ -175,7 +172,7 @@ def test_which_rollouts_are_kept_does_not_depend_on_checkpoints(tmp_path: Path) 
         (lambda folder: (folder / "observation").write_bytes(b"\0" * 480), "not what they were at the checkpoint"),
     ],
 )
-def test_u76_a_missing_cut_or_changed_file_is_named(damage: Callable, says: str, tmp_path: Path) -> None:
+def test_a_missing_cut_or_changed_file_is_named(damage: Callable, says: str, tmp_path: Path) -> None:
     replay = Replay(tmp_path, LAYOUT, 60, 12, burst=10)
     replay.add(rollout(1, 10))
     state = replay.state_dict()
@@ -239,7 +236,7 @@ def reports(trainer: Trainer, count: int) -> Iterator[tuple]:
 @pytest.mark.parametrize("stop", [1, 3, 18])
 @pytest.mark.parametrize("model", ["transformer", "gru", "memoryless"])
 @pytest.mark.parametrize("space", SPACES)
-def test_u74_it_goes_on_bitwise_as_if_never_stopped(space: str, model: str, stop: int, tmp_path: Path) -> None:
+def test_it_goes_on_bitwise_as_if_never_stopped(space: str, model: str, stop: int, tmp_path: Path) -> None:
     """Stopped after `stop` reports, in the middle of an iteration and with slots at different timesteps; the state
     goes through a file. Weights, losses, the draws of the replay and the exploration are all in what is compared."""
     straight = list(reports(start(space, model, tmp_path / "straight"), stop + 15))
@@ -258,13 +255,13 @@ def test_u74_it_goes_on_bitwise_as_if_never_stopped(space: str, model: str, stop
     assert before + list(reports(second, 15)) == straight
 
 
-def test_u74_it_goes_on_in_the_middle_of_collecting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_in_the_middle_of_collecting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "CHUNK", 1)
     for stop in (9, 10, 11):  # of iterations of 4 chunks and 3 updates
-        test_u74_it_goes_on_bitwise_as_if_never_stopped("discrete", "gru", stop, tmp_path / str(stop))
+        test_it_goes_on_bitwise_as_if_never_stopped("discrete", "gru", stop, tmp_path / str(stop))
 
 
-def test_u75_a_restored_generator_is_where_it_was(tmp_path: Path) -> None:
+def test_a_restored_generator_is_where_it_was(tmp_path: Path) -> None:
     """Right before the first update of both: nothing that was built on the way has drawn."""
     first = start("continuous", "transformer", tmp_path)
     list(islice(first.run(), 6))

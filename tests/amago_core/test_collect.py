@@ -1,7 +1,4 @@
-"""What the collector stores, compared with rollouts written by hand.
-
-Cases U14, U24, U28, U32, U46, U53; pitfalls 9, 17, 49, 56.
-"""
+"""What the collector stores, compared with rollouts written by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -91,13 +88,13 @@ def test_stored_tokens_equal_the_rollouts_that_were_played(space: spaces.Space, 
             assert rollout["reward"].tolist() == [0, *(100 * slot + 10 * number + t[1:])]
             assert rollout["terminal"].tolist() == [False] * length + [True]
             assert rollout["reset"].tolist() == [k in (0, 2) for k in t]
-            assert (rollout["action"][0] == agent.actions.blank).all()  # no action yet is no action of the space (U14)
+            assert (rollout["action"][0] == agent.actions.blank).all()  # no action yet is no action of the space
             executed = agent.actions.to_env(rollout["action"][1:])
             np.testing.assert_array_equal(executed, played[number * length : (number + 1) * length, slot])
 
 
 def test_as_many_transitions_are_stored_as_steps_were_made(make_agent: Callable) -> None:
-    """U24 and U28: rollouts of one step appear, and no dead row after an end does."""
+    """Rollouts of one step appear, and no dead row after an end does."""
     rollouts = play(make_agent(), Script([1, 3]), 14)
     assert [len(r["reward"]) - 1 for r in of_slot(rollouts, 0)] == [1] * 14
     assert [len(r["reward"]) - 1 for r in of_slot(rollouts, 1)] == [3] * 4
@@ -111,7 +108,7 @@ def test_as_many_transitions_are_stored_as_steps_were_made(make_agent: Callable)
     ],
 )  # fmt: skip
 def test_which_ends_cut_the_value(finite: bool, ending: str, terminal: bool, make_agent: Callable) -> None:
-    """Finite: the horizon does. Artificial: true ends only, and termination wins where both flags are set (U53)."""
+    """Finite: the horizon does. Artificial: true ends only, and termination wins where both flags are set."""
     agent = make_agent()
     agent.rollout = Rollout(20, finite)
     (rollout,) = play(agent, Script([3], ending), 3)
@@ -120,10 +117,10 @@ def test_which_ends_cut_the_value(finite: bool, ending: str, terminal: bool, mak
 
 @pytest.mark.parametrize("settings", [{}, {"context": 7}, {"sequence_model": "gru"}, {"sequence_model": "memoryless"}])
 @pytest.mark.parametrize("space", [spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)])
-def test_u46_policies_in_collection_are_those_of_learning(
+def test_policies_in_collection_are_those_of_learning(
     space: spaces.Space, settings: dict, make_agent: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pitfall 9: memory lives from the first to the last step of a rollout, through inner resets and through
+    """Memory lives from the first to the last step of a rollout, through inner resets and through
     a pause between two calls, so a forward pass over the stored rollout gives the same policies, if none of its
     transitions is beyond the context."""
     agent, envs, shelf = make_agent(space, **settings), Script([5, 7, 2], action_space=space), Shelf()

@@ -11,7 +11,7 @@ from benchmarks.agents.presets import PRESETS
 
 
 def test_the_defaults_are_those_of_the_paper() -> None:
-    """D.1, A.5 to A.11."""
+    """As in agent.md 10.1."""
     c = Config()
     assert (c.encoder_hidden, c.encoder_width) == ((512, 512), 256)
     assert (c.width, c.layers, c.heads, c.dropout) == (256, 3, 8, 0.05)
@@ -23,7 +23,7 @@ def test_the_defaults_are_those_of_the_paper() -> None:
 
 
 def test_the_acting_discount_is_last_and_kept_where_it_repeats() -> None:
-    """A.7: 18 outputs for discrete actions, 0.999 twice; 6 for continuous ones."""
+    """agent.md 4.1: 18 outputs for discrete actions, 0.999 twice; 6 for continuous ones."""
     discrete, continuous = Config().all_discounts(True), Config().all_discounts(False)
     assert len(discrete) == 18 and discrete.count(0.999) == 2 and discrete[-1] == 0.999
     assert continuous == (0.9, 0.95, 0.99, 0.993, 0.996, 0.999)
@@ -100,7 +100,7 @@ def test_the_time_input_of_a_rollout() -> None:
 
 
 def test_the_naive_agent_switches_exactly_the_list_of_the_paper() -> None:
-    """Check 18, A.15."""
+    """As in agent.md 10.2."""
     naive = Config().replace(PRESETS["amago-naive"])
     assert {name: getattr(naive, name) for name in changed(naive)} == {
         "sequence_activation": "gelu",

@@ -1,4 +1,4 @@
-"""The same seed gives bitwise the same weights, in one process and in two (U67, on one machine and one thread)."""
+"""The same seed gives bitwise the same weights, in one process and in two (on one machine and one thread)."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What reaches the embedding of a timestep (A.1 to A.3), and what must not."""
+"""What reaches the embedding of a timestep (agent.md 1.1, 2), and what must not."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -57,7 +57,7 @@ def test_the_time_is_hidden_where_the_limit_is_artificial(make_batch: Callable[.
 
 
 def test_goals_are_seen(make_batch: Callable[..., Batch]) -> None:
-    """Pitfalls 1 and 58: the embedding of the goals is not a constant."""
+    """The embedding of the goals is not a constant."""
     plain, goals = spaces.Box(-1, 1, (1,), np.float32), spaces.Box(-1, 1, (1, 2), np.float32)
     space = spaces.Dict({"goals": goals, "plain": plain})
     agent = Agent(Config(encoder_hidden=(8,)), space, spaces.Discrete(4), Rollout(20), np.random.SeedSequence(0)).eval()

@@ -1,4 +1,4 @@
-"""The exploration schedule by exact values (A.12, check 12, pitfalls 2, 3, 4 and 20)."""
+"""The exploration schedule by exact values (agent.md 7)."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_the_schedule_with_a_multiplier_of_one(position: int, steps: int, epsilo
 
 
 def test_the_means_over_rollouts_at_the_start_of_training() -> None:
-    """Check 12: 0.5 at the start of a rollout and 0.4 at its end (0.025 with the fault of the paper-time code)."""
+    """0.5 at the start of a rollout and 0.4 at its end (0.025 with the fault of the paper-time code)."""
     exploration = make(slots=40_000)
     exploration.apply(np.zeros(40_000, np.int8), np.zeros(40_000, np.int64), 0)
     for position, mean in [(0, 0.5), (HORIZON, 0.4)]:
@@ -71,7 +71,7 @@ def test_equal_ends_are_plain_epsilon_greedy() -> None:
 
 
 def test_a_random_action_comes_with_probability_epsilon() -> None:
-    """Pitfall 4: the chosen action is among the random ones, so it changes with probability epsilon 3/4."""
+    """The chosen action is among the random ones, so it changes with probability epsilon 3/4."""
     n = 40_000
     exploration = make(slots=n, corridor_epsilon=0.2)
     actions = exploration.apply(np.full(n, 2), np.full(n, 50), 0)
@@ -80,7 +80,7 @@ def test_a_random_action_comes_with_probability_epsilon() -> None:
 
 
 def test_continuous_noise_is_scaled_slot_by_slot_and_clipped() -> None:
-    """Pitfall 20: as many slots as dimensions, one of them without noise."""
+    """As many slots as dimensions, one of them without noise."""
     exploration = make(slots=2, actions=CONTINUOUS)
     exploration.multiplier[:] = [0.0, 1.0]
     actions = np.array([[0.3, -0.3], [0.3, -0.3]], np.float32)

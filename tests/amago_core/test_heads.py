@@ -1,4 +1,4 @@
-"""Policies and critics against torch.distributions and by hand (A.5 to A.7)."""
+"""Policies and critics against torch.distributions and by hand (agent.md 4)."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def states(n: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("scale", [1.0, 4.0, 12.0])
 def test_clip_and_gradient_are_those_of_the_paper_code(scale: float) -> None:
-    """There the divisor is detached, but Categorical divides once more with gradient (A.5)."""
+    """There the divisor is detached, but Categorical divides once more with gradient (agent.md 4.2)."""
     logits = scale * torch.randn(50, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     weights = torch.randn(50, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
@@ -62,7 +62,7 @@ def test_the_largest_probability_and_no_gradient_when_saturated(actions: int, la
     probabilities = clipped_softmax(logits)[0]
     assert probabilities[0].item() == pytest.approx(largest, abs=5e-4)
     (gradient,) = torch.autograd.grad(probabilities[0].log(), logits)
-    assert not gradient.any()  # pitfall 60
+    assert not gradient.any()  # a clipped entry passes no gradient
 
 
 @pytest.mark.parametrize("actions", [145, 1_024, 4_096])
@@ -133,7 +133,7 @@ def test_log_probabilities_at_and_past_the_border_are_those_at_the_clamp(continu
 
 
 def test_the_mode_is_squashed_and_samples_lie_around_it(continuous: ContinuousHeads) -> None:
-    """Pitfalls 38 and 39: the mode of a mean of 3 is tanh(3), inside the range."""
+    """The mode of a mean of 3 is tanh(3), inside the range."""
     n = 20_000
     policy = torch.tensor([[3.0, -0.5], [0.0, -1.0]]).unsqueeze(1).expand(2, n, 2)  # mean and log std
     mode = continuous.act(policy, np.random.default_rng(0), sample=False)
@@ -182,7 +182,7 @@ def test_nothing_is_gained_by_pushing_actions_to_the_border(continuous: Continuo
 
 
 def test_critics_start_uniform_and_wide() -> None:
-    """A.6: weights in +-sqrt(3 / in), a factor sqrt(3) wider than nn.Linear's."""
+    """agent.md 4.4: weights in +-sqrt(3 / in), a factor sqrt(3) wider than nn.Linear's."""
     layer = EnsembleLinear(4, 300, 50)
     assert layer.weight.abs().max().item() == pytest.approx(0.1, rel=1e-3)
     assert layer.weight.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.02)

@@ -1,4 +1,4 @@
-"""Input statistics come from the raw input, in training only (A.3, pitfall 11)."""
+"""Input statistics come from the raw input, in training only (agent.md 2.2)."""
 
 import pytest
 import torch

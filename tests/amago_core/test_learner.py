@@ -1,4 +1,4 @@
-"""The gradient step: warm-up, clip, targets, what is skipped, and going on as if never stopped (U57, U73, U74)."""
+"""The gradient step: warm-up, clip, targets, what is skipped, and going on as if never stopped ."""
 
 import io
 from collections.abc import Callable
@@ -100,7 +100,7 @@ def test_too_many_skipped_in_a_row_end_training(
         second.update(bad)
 
 
-def test_u57_a_batch_of_one_transition(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
+def test_a_batch_of_one_transition(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
     agent = make_agent()
     learner = Learner(agent)
     assert learner.update(make_batch(agent, [2])).total.isfinite()
@@ -120,7 +120,7 @@ def test_bfloat16_is_what_it_says(make_agent: Callable[..., Agent], make_batch: 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(4), BOX], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_u73_u74_a_saved_learner_goes_on_as_if_never_stopped(
+def test_a_saved_learner_goes_on_as_if_never_stopped(
     dtype: str, space: spaces.Space, make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]
 ) -> None:
     settings = {"dropout": 0.1, "warmup_updates": 10, "dtype": dtype}
@@ -142,7 +142,7 @@ def test_u73_u74_a_saved_learner_goes_on_as_if_never_stopped(
 
 
 def test_switched_off_parts_have_no_parameters_to_train(make_agent: Callable[..., Agent]) -> None:
-    """Head scaling off: the scalars stay at 1 (A.15)."""
+    """Head scaling off: the scalars stay at 1 (agent.md 10.2)."""
     agent = make_agent(head_scaling=False)
     assert not any("head_scale" in k for k, p in agent.named_parameters() if p.requires_grad)
     assert make_agent().parameter_count() - agent.parameter_count() == 2 * 2  # layers x heads

@@ -59,7 +59,7 @@ def gradients(agent: Agent) -> dict[str, Tensor]:
 
 
 class TwoPass:
-    """A.8, line by line, for one agent; the draws come from the agent's generator in the agent's order."""
+    """agent.md 5, line by line, for one agent; the draws come from the agent's generator in the agent's order."""
 
     def __init__(self, agent: Agent, minimum_first: bool = False) -> None:
         self.agent, self.config, self.minimum_first = agent, agent.config, minimum_first
@@ -180,7 +180,7 @@ class TwoPass:
 def test_loss_and_gradients_equal_the_two_pass_reference(
     space: spaces.Space, make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]
 ) -> None:
-    """Idea 4 of the design, and checks 6 and 7: routing, detachment, and the minimum after the expectation."""
+    """Routing, detachment, and the minimum after the expectation."""
     ours, theirs = (unusual(make_agent(space)) for _ in range(2))
     batch = as_double(make_batch(ours, LENGTHS))
     losses = ours.losses(batch)
@@ -195,7 +195,7 @@ def test_loss_and_gradients_equal_the_two_pass_reference(
 def test_a_minimum_per_action_is_another_gradient(
     make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]
 ) -> None:
-    """Check 7: the minimum of the tables before the expectation is told apart."""
+    """The minimum of the tables before the expectation is told apart."""
     right, wrong = (unusual(make_agent()) for _ in range(2))
     batch = as_double(make_batch(right, LENGTHS))
     TwoPass(right).backward(batch)
@@ -211,7 +211,7 @@ def test_the_online_term_reaches_policy_and_encoder_and_no_critic(
     make_batch: Callable[..., Batch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Check 6, pitfalls 24 and 25: through the policy only; without it nothing is left."""
+    """agent.md 5.4: through the policy only; without it nothing is left."""
     agent = make_agent(space, critic_weight=0.0, offline_weight=0.0)
     batch = make_batch(agent, LENGTHS)
     agent.losses(batch).total.backward()
@@ -241,10 +241,10 @@ def test_the_critic_term_reaches_critics_and_encoder_and_no_policy(
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("model", ["transformer", "gru"])
-def test_u41_a_sequence_adds_the_same_whatever_it_is_batched_with(
+def test_a_sequence_adds_the_same_whatever_it_is_batched_with(
     model: str, make_agent: Callable[..., Agent], make_batch: Callable[..., Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check 3 (U41): a packed batch is the transition-weighted mean of its sequences, in any order, with frozen
+    """A packed batch is the transition-weighted mean of its sequences, in any order, with frozen
     statistics and one critic, so that no draw depends on the place in the batch."""
     agent = make_agent(sequence_model=model, critics=1, input_norm=False)
     monkeypatch.setattr(agent.popart, "update", lambda y: None)
@@ -277,7 +277,7 @@ def select(batch: Batch, pieces: list[np.ndarray]) -> Batch:
 def test_the_pair_of_critics_is_drawn_with_replacement_per_transition_and_discount(
     make_agent: Callable[..., Agent],
 ) -> None:
-    """Check 8: the smaller of two draws out of 0..3 is 0, 1, 2, 3 with probability 7, 5, 3, 1 in 16."""
+    """The smaller of two draws out of 0..3 is 0, 1, 2, 3 with probability 7, 5, 3, 1 in 16."""
     n = 50_000
     targets = torch.arange(4.0).view(1, 4, 1).expand(n, 4, 2)
     smaller = make_agent()._reduce_pair(targets)

@@ -1,4 +1,4 @@
-"""PopArt (A.10): checks 1 and 2 of the appendix and what must never give a NaN."""
+"""PopArt (agent.md 5.2), and what must never give a NaN."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from amago_core.nets.popart import PopArt
 
 @given(scale=st.floats(0.01, 100), shift=st.floats(-1000, 1000), rate=st.floats(1e-4, 0.5), seed=st.integers(0, 2**31))
 def test_an_update_preserves_every_value(scale: float, shift: float, rate: float, seed: int) -> None:
-    """Check 1: V(x) = sigma (w x + b) + mu is the same function before and after."""
+    """V(x) = sigma (w x + b) + mu is the same function before and after."""
     generator = torch.Generator().manual_seed(seed)
     popart = PopArt(3, rate).double()
     x = torch.linspace(-10, 10, 7, dtype=torch.float64).unsqueeze(1).expand(-1, 3)
@@ -21,7 +21,7 @@ def test_an_update_preserves_every_value(scale: float, shift: float, rate: float
 
 
 def test_the_first_step_by_hand() -> None:
-    """Check 2: beta_1 = b / (1 - (1 - b)^2) = 1 / (2 - b). Targets 2 and 4: mean 3, mean square 10."""
+    """beta_1 = b / (1 - (1 - b)^2) = 1 / (2 - b). Targets 2 and 4: mean 3, mean square 10."""
     popart = PopArt(1, rate=0.5)
     popart.update(torch.tensor([[2.0], [4.0]]))
     beta = 1 / 1.5

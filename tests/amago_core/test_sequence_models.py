@@ -1,7 +1,6 @@
 """The two ways through every sequence model agree: token by token with a cache, and all tokens at once.
 
-Cases U39 (actors at different timesteps), U40 (no leak between sequences), U46 and U47 (past the window), checks 4
-and 5 of the appendix, pitfalls 7 and 8.
+Actors at different timesteps, no leak between sequences, past the window, causality, cache against forward.
 """
 
 from collections.abc import Callable
@@ -90,7 +89,7 @@ def assert_agree(model: SequenceModel, lengths: list[int], steps: int, seed: int
     assert difference < 2e-5
 
 
-def test_u39_actors_at_different_timesteps_agree_across_resets_and_past_the_window(model: SequenceModel) -> None:
+def test_actors_at_different_timesteps_agree_across_resets_and_past_the_window(model: SequenceModel) -> None:
     assert_agree(model, [2, 3, 5, 7], steps=21, seed=0)
 
 
@@ -179,7 +178,7 @@ def test_late_timesteps_are_rotated_as_exactly_as_early_ones() -> None:
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_a_slice_keeps_the_timesteps_of_its_rollout(positions: str, make_agent: Callable[..., Agent]) -> None:
-    """Pitfall 55: the same tokens later in a rollout are told apart, and a table covers the horizon."""
+    """The same tokens later in a rollout are told apart, and a table covers the horizon."""
     model = make_agent(horizon=20, positions=positions).sequence_model.eval()
     tokens = torch.ones(3, INPUTS)
     begin, late = (model(tokens, Packing([3]), torch.arange(3) + start) for start in (0, 18))
@@ -231,7 +230,7 @@ def test_dropout_keeps_the_mean() -> None:
 
 
 def paper_transformer(model: Transformer, x: Tensor) -> Tensor:
-    """A.4 line by line, for one sequence [L, inputs] with learned positions."""
+    """agent.md 3.1 line by line, for one sequence [L, inputs] with learned positions."""
 
     def norm(layer: nn.LayerNorm, h: Tensor) -> Tensor:
         return F.layer_norm(h, h.shape[-1:], layer.weight, layer.bias)
@@ -261,7 +260,7 @@ def test_the_layers_are_those_of_the_paper_in_its_order(model: Transformer) -> N
 
 
 def test_a_block_adds_to_its_input_and_scales_its_heads(make_agent: Callable[..., Agent]) -> None:
-    """A.4: a residual stream, and a learned factor per attention head."""
+    """agent.md 3.1: a residual stream, and a learned factor per attention head."""
     block = make_agent().sequence_model.eval().blocks[0]
     x, position = torch.randn(5, 16, generator=torch.Generator().manual_seed(0)), torch.arange(5)
     louder = torch.tensor([1.0, 2.0]).view(1, 2, 1)  # the second of two heads

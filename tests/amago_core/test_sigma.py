@@ -1,4 +1,4 @@
-"""sigma-reparametrisation (A.4): the effective weight has the spectral norm |gamma| (check 9, pitfall 41)."""
+"""sigma-reparametrisation (agent.md 3.2): the effective weight has the spectral norm |gamma|."""
 
 import pytest
 import torch

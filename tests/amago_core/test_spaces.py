@@ -1,4 +1,4 @@
-"""Spaces to arrays and back, worked by hand (cases U16, U17, U20, U21, U22; pitfalls 22 and 34)."""
+"""Spaces to arrays and back, worked by hand."""
 
 import numpy as np
 import pytest
@@ -27,18 +27,18 @@ def test_a_box_is_its_numbers_in_row_major_order() -> None:
     assert goals == [[]]
 
 
-def test_u16_a_discrete_observation_starts_at_its_start() -> None:
+def test_a_discrete_observation_starts_at_its_start() -> None:
     features, _ = expand(spaces.Discrete(3, start=1), np.array([1, 3]))
     assert features == [[1, 0, 0], [0, 0, 1]]
 
 
 @pytest.mark.parametrize("n", [256, 257, 300])
-def test_u22_discrete_observations_do_not_wrap(n: int) -> None:
+def test_discrete_observations_do_not_wrap(n: int) -> None:
     features, _ = expand(spaces.Discrete(n), np.array([0, 255, n - 1]))
     assert [row.index(1.0) for row in features] == [0, 255, n - 1]
 
 
-def test_u16_multi_discrete_with_start_and_two_axes() -> None:
+def test_multi_discrete_with_start_and_two_axes() -> None:
     space = spaces.MultiDiscrete([[2, 3], [1, 2]], start=[[0, 5], [7, -1]])
     features, _ = expand(space, np.array([[[1, 6], [7, -1]]]))
     assert features == [[0, 1, 0, 1, 0, 1, 1, 0]]
@@ -59,7 +59,7 @@ def test_goals_are_kept_apart_even_where_they_sort_before_other_keys() -> None:
     assert ObservationCodec(space).goal_shape == (2, 3)
 
 
-def test_u20_u21_rows_are_fresh_contiguous_float32_whatever_the_environment_gives() -> None:
+def test_rows_are_fresh_contiguous_float32_whatever_the_environment_gives() -> None:
     codec = ObservationCodec(spaces.Box(-np.inf, np.inf, (2,), np.float64))
     observation = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     read_only = observation.copy()
@@ -73,7 +73,7 @@ def test_u20_u21_rows_are_fresh_contiguous_float32_whatever_the_environment_give
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float32])
-def test_u21_a_row_is_a_copy_so_a_reused_buffer_does_not_change_it(dtype: type) -> None:
+def test_a_row_is_a_copy_so_a_reused_buffer_does_not_change_it(dtype: type) -> None:
     buffer = np.ones((1, 2), dtype)
     (rows,) = ObservationCodec(spaces.Box(0, 100, (2,), dtype)).store(buffer).values()
     buffer[:] = 5
@@ -98,7 +98,7 @@ def test_u21_a_row_is_a_copy_so_a_reused_buffer_does_not_change_it(dtype: type) 
         (spaces.Dict({"goals": spaces.Box(0, 255, (8, 8), np.uint8)}), ["'goals'", "image"]),
     ],
 )
-def test_u10_u11_text_and_images_are_refused_with_space_key_and_reason(space: spaces.Space, words: list[str]) -> None:
+def test_text_and_images_are_refused_with_space_key_and_reason(space: spaces.Space, words: list[str]) -> None:
     with pytest.raises(UnsupportedSpace) as error:
         ObservationCodec(space)
     assert "\n" not in str(error.value)
@@ -113,14 +113,14 @@ def test_other_actions_are_refused(space: spaces.Space) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 127, 128, 129, 256, 257, 300, 40_000])
-def test_u22_discrete_actions_survive_storage_for_any_n(n: int) -> None:
+def test_discrete_actions_survive_storage_for_any_n(n: int) -> None:
     codec = ActionCodec(spaces.Discrete(n, start=3))
     stored = np.array([0, n - 1, codec.blank]).astype(codec.field.dtype)
     assert codec.to_env(stored[:2]).tolist() == [3, n + 2]
     features = codec.features(torch.from_numpy(stored))
     assert features[0].argmax() == 0 and features[0].sum() == 1
     assert features[1].argmax() == n - 1 and features[1].sum() == 1
-    assert (features[2] == 1).all()  # no action yet: all ones, which no action is (U14)
+    assert (features[2] == 1).all()  # no action yet: all ones, which no action is
 
 
 def test_multi_discrete_actions_are_one_row_major_index() -> None:
@@ -131,7 +131,7 @@ def test_multi_discrete_actions_are_one_row_major_index() -> None:
     assert all(space.contains(action) for action in actions)
 
 
-def test_u17_bounded_dimensions_are_rescaled_and_unbounded_ones_are_not() -> None:
+def test_bounded_dimensions_are_rescaled_and_unbounded_ones_are_not() -> None:
     low = np.array([-2, -np.inf, 5, -np.inf], np.float32)
     high = np.array([6, np.inf, np.inf, -4], np.float32)
     space = spaces.Box(low, high, dtype=np.float32)
@@ -148,13 +148,13 @@ def test_integers_of_a_box_are_rounded_and_not_cut_off() -> None:
     assert actions.ravel().tolist() == [0, 0, 1, 2, 3, 3] and actions.dtype == np.int64
 
 
-def test_u17_the_widest_finite_box_gives_no_infinity() -> None:
+def test_the_widest_finite_box_gives_no_infinity() -> None:
     largest = np.finfo(np.float32).max
     codec = ActionCodec(spaces.Box(-largest, largest, (1,), np.float32))
     assert codec.to_env(np.array([[-1.0], [1.0]], np.float32)).tolist() == [[-largest], [largest]]
 
 
-def test_u14_no_continuous_action_yet_is_minus_two() -> None:
+def test_no_continuous_action_yet_is_minus_two() -> None:
     codec = ActionCodec(spaces.Box(-1, 1, (2,), np.float32))
     assert codec.blank == -2
     assert codec.features(torch.full((1, 2), codec.blank)).tolist() == [[-2, -2]]
