@@ -58,8 +58,8 @@ class Actor:
             self.previous[first] = self.agent.actions.blank
         with torch.inference_mode():
             known = {"action": self.previous, "reward": reward, "reset": first | inner_reset}
-            policy = self.agent.heads.policy(self._state({**observation, **known}))
-        return self.agent.heads.act(policy, rng, sample).astype(self.agent.actions.field.dtype)
+            policy = self.agent.actor_critic.policy(self._state({**observation, **known}))
+        return self.agent.actor_critic.act(policy, rng, sample).astype(self.agent.actions.field.dtype)
 
     def state_dict(self, tokens: int) -> dict[str, Any]:
         """What the slots remember, of rollouts that have at most `tokens` timesteps behind them."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from amago_core.config import Config, Rollout
 from amago_core.nets import attention
+from amago_core.nets.actor_critic import ActorCritic, ContinuousActorCritic, DiscreteActorCritic, check_table
 from amago_core.nets.encoders import TimestepEncoder
-from amago_core.nets.heads import ContinuousHeads, DiscreteHeads, Heads, check_table
 from amago_core.nets.popart import PopArt
 from amago_core.nets.recurrent import GRU, Memoryless
 from amago_core.nets.sequence_model import SequenceModel
@@ -82,10 +82,10 @@ class Agent(nn.Module):
             torch.default_generator.manual_seed(integer_seed(child(seed, "weights")))
             self.encoder = TimestepEncoder(config, self.observations, self.actions, rollout.time_scale)
             self.sequence_model = self._sequence_model()
-            self.heads: Heads = (
-                DiscreteHeads(config, len(discounts), self.actions.size)
+            self.actor_critic: ActorCritic = (
+                DiscreteActorCritic(config, len(discounts), self.actions.size)
                 if self.actions.discrete
-                else ContinuousHeads(config, discounts, self.actions.size, self.generator)
+                else ContinuousActorCritic(config, discounts, self.actions.size, self.generator)
             )
         self.popart = PopArt(len(discounts), config.popart_rate)
         self.register_buffer("discounts", torch.tensor(discounts))
@@ -115,23 +115,23 @@ class Agent(nn.Module):
         current = batch.packing.current  # [M]
         following = current + 1
         states = self.states(batch).float()  # [N, D]
-        q = self.heads.evaluate(states[current], batch["action"][following])
+        q = self.actor_critic.evaluate(states[current], batch["action"][following])
 
         with torch.no_grad():
             reward = config.reward_multiplier * batch["reward"][following]  # [M]
-            bootstrap = popart.value(self.heads.bootstrap(states[following].detach()).float())  # [M, C, G]
+            bootstrap = popart.value(self.actor_critic.bootstrap(states[following].detach()).float())  # [M, C, G]
             going_on = self.discounts * (~batch["terminal"][following]).unsqueeze(1)  # [M, G]
             targets = reward.view(-1, 1, 1) + going_on.unsqueeze(1) * bootstrap
             target = self._reduce_pair(targets)  # [M, G]
             popart.update(target)
             normalised = popart.standardise(target).unsqueeze(1)  # [M, 1, G]
             # Raw units, before PopArt; in half precision the mean over critics would round the threshold away. [M, G]
-            advantage = q.taken.float().mean(1) - q.policy.float().mean(1)
+            advantage = q.q_action.float().mean(1) - q.q_policy.float().mean(1)
             accept = (advantage > config.advantage_threshold).float()
 
-        critic = (popart.normalise(q.taken) - normalised).square().mean()
-        # The expectation over actions is inside q.policy; only then the minimum over the critics (agent.md 5.4).
-        online = -popart.normalise(q.policy.amin(1)).mean()
+        critic = (popart.normalise(q.q_action) - normalised).square().mean()
+        # The expectation over actions is inside q.q_policy; only then the minimum over the critics (agent.md 5.4).
+        online = -popart.normalise(q.q_policy.amin(1)).mean()
         offline = -(accept * q.log_prob).mean()
         total = config.online_weight * online + config.offline_weight * offline + config.critic_weight * critic
         return Losses(total, critic.detach(), online.detach(), offline.detach(), accept.mean(), target[:, -1].mean())

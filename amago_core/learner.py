@@ -28,7 +28,7 @@ class Learner:
         self.parameters = [p for p in agent.parameters() if p.requires_grad]
         config = agent.config
         self.optimiser = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
-        self._online, self._target = agent.heads.online_and_target()
+        self._online, self._target = agent.actor_critic.online_and_target()
         self._autocast = torch.autocast(agent.device, torch.bfloat16, enabled=config.dtype == "bfloat16")
         self.updates = 0
         self.skipped = 0

@@ -183,8 +183,8 @@ def update_flops(config: Config, agent: Agent, sequences: int, tokens: int) -> f
         named = module.named_parameters()
         return sum(p.numel() for name, p in named if name.endswith("weight") and p.ndim >= 2 and "table" not in name)
 
-    heads = agent.heads
-    trained = sum(weights(m) for m in (agent.encoder, agent.sequence_model, heads.actor, heads.critics))
-    targets = weights(heads.target_actor) + weights(heads.target_critics)
+    networks = agent.actor_critic
+    trained = sum(weights(m) for m in (agent.encoder, agent.sequence_model, networks.actor, networks.critics))
+    targets = weights(networks.target_actor) + weights(networks.target_critics)
     attention = config.layers * 2 * sequences * tokens * tokens * config.width  # q k and p v, causal half
     return 3 * (2 * n * trained + attention) + 2 * n * targets

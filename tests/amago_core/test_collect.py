@@ -125,8 +125,8 @@ def test_policies_in_collection_are_those_of_learning(
     transitions is beyond the context."""
     agent, envs, shelf = make_agent(space, **settings), Script([5, 7, 2], action_space=space), Shelf()
     policies: list[torch.Tensor] = []
-    act = agent.heads.act
-    monkeypatch.setattr(agent.heads, "act", lambda p, *rest: (policies.append(p.clone()), act(p, *rest))[1])
+    act = agent.actor_critic.act
+    monkeypatch.setattr(agent.actor_critic, "act", lambda p, *rest: (policies.append(p.clone()), act(p, *rest))[1])
     collector = Collector(envs, agent, shelf, np.random.SeedSequence(0))
     for steps in (3, 1, 10):  # 14 steps in three phases
         collector.collect(steps)
@@ -136,7 +136,7 @@ def test_policies_in_collection_are_those_of_learning(
         acted = torch.stack([p.select(axis, slot) for p in policies])
         for number, rollout in enumerate(of_slot(shelf.rollouts, slot)):
             with torch.no_grad():
-                learned = agent.heads.policy(agent.eval().states(as_batch(rollout)))
+                learned = agent.actor_critic.policy(agent.eval().states(as_batch(rollout)))
             learned = learned if agent.actions.discrete else learned.transpose(0, 1)
             got = acted[number * length : (number + 1) * length]
             torch.testing.assert_close(got, learned[:-1], atol=2e-5, rtol=1e-4)
@@ -157,8 +157,8 @@ def test_exploration_acts_and_is_what_gets_stored(make_agent: Callable) -> None:
     """A policy that always takes action 0, explored with epsilon 1: the stored actions are the random ones."""
     agent = make_agent(sample_actions=False, corridor_epsilon=1.0, corridor_ends=(0, 0))
     with torch.no_grad():
-        agent.heads.actor[-1].weight.zero_()
-        agent.heads.actor[-1].bias.copy_(torch.tensor([5.0, 0, 0, 0]).repeat(3))
+        agent.actor_critic.actor[-1].weight.zero_()
+        agent.actor_critic.actor[-1].bias.copy_(torch.tensor([5.0, 0, 0, 0]).repeat(3))
     rollouts = play(agent, Script([5] * 20), 20)
     stored = np.concatenate([r["action"][1:] for r in rollouts])
     assert np.bincount(stored, minlength=4).min() > 60  # 100 of each are expected
@@ -167,7 +167,7 @@ def test_exploration_acts_and_is_what_gets_stored(make_agent: Callable) -> None:
 def test_exploration_ends_when_it_is_annealed(make_agent: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy that always takes action 0; epsilon falls to 0 over the first ten steps, two rollouts."""
     agent = make_agent(epsilon_start=(1.0, 0.0), epsilon_end=(1.0, 0.0), anneal_steps=10)
-    monkeypatch.setattr(agent.heads, "act", lambda policy, rng, sample: np.zeros(len(policy), np.int64))
+    monkeypatch.setattr(agent.actor_critic, "act", lambda policy, rng, sample: np.zeros(len(policy), np.int64))
     rollouts = play(agent, Script([5] * 20), 20)
     explored = {int(r["observation"][0, 1]) for r in rollouts if r["action"][1:].any()}
     assert len(rollouts) == 80 and explored == {0, 1}
@@ -176,7 +176,7 @@ def test_exploration_ends_when_it_is_annealed(make_agent: Callable, monkeypatch:
 def test_exploration_grows_over_the_rollouts_of_the_task(make_agent: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Epsilon from 0 at the first step to the multiplier at the last of 20, in a policy that always takes action 0."""
     agent = make_agent(horizon=20, epsilon_start=(0.0, 0.0), epsilon_end=(1.0, 1.0))
-    monkeypatch.setattr(agent.heads, "act", lambda policy, rng, sample: np.zeros(len(policy), np.int64))
+    monkeypatch.setattr(agent.actor_critic, "act", lambda policy, rng, sample: np.zeros(len(policy), np.int64))
     rollouts = play(agent, Script([20] * 50), 200)
     other = np.mean([rollout["action"][1:] != 0 for rollout in rollouts], axis=0)  # of 4 actions, at each of 20 steps
     # The multiplier has mean 1/2, and a random action is another one in 3 of 4 cases.

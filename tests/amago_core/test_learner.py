@@ -23,7 +23,7 @@ def weights(agent: Agent) -> torch.Tensor:
 
 def test_targets_follow_at_their_rate(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
     agent = make_agent(tau=0.25, lr=1e-2)
-    online, target = agent.heads.online_and_target()
+    online, target = agent.actor_critic.online_and_target()
     before = [t.clone() for t in target]
     Learner(agent).update(make_batch(agent, [4, 6]))
     assert not torch.equal(online[0], before[0])
@@ -45,7 +45,7 @@ def test_the_learning_rate_warms_up_linearly_in_updates(
 def test_the_first_adamw_step_by_hand(make_agent: Callable[..., Agent], make_batch: Callable[..., Batch]) -> None:
     """AdamW's first step moves each entry by lr * sign(gradient) after a decay of lr * weight_decay."""
     agent = make_agent(lr=1e-2, weight_decay=0.5)
-    bias = agent.heads.critics.first.bias
+    bias = agent.actor_critic.critics.first.bias
     before = bias.detach().clone()
     Learner(agent).update(make_batch(agent, [4, 6]))
     large = bias.grad.abs() > 1e-5

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from amago_core.agent import Agent
 from amago_core.learner import Learner
-from amago_core.nets.heads import Evaluation
+from amago_core.nets.actor_critic import Evaluation
 from amago_core.sequences import Batch, Packing
 
 DISCRETE, CONTINUOUS = spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)
@@ -43,7 +43,7 @@ def as_double(batch: Batch) -> Batch:
 def unusual(agent: Agent) -> Agent:
     """Away from the special values of the start: other targets, other PopArt."""
     generator = torch.Generator().manual_seed(7)
-    _, targets = agent.heads.online_and_target()
+    _, targets = agent.actor_critic.online_and_target()
     with torch.no_grad():
         for p in targets:
             p += 0.1 * torch.randn(p.shape, generator=generator)
@@ -73,22 +73,22 @@ class TwoPass:
         now, after = states[steps], states[[t + 1 for t in steps]]
         action, reward, terminal = (batch[k][[t + 1 for t in steps]] for k in ("action", "reward", "terminal"))
 
-        agent.heads.critics.requires_grad_(False)
-        policy = self.sampled(agent.heads.actor, now)  # drawn first
+        agent.actor_critic.critics.requires_grad_(False)
+        policy = self.sampled(agent.actor_critic.actor, now)  # drawn first
         with torch.no_grad():
             target = self.target(after.detach(), reward, terminal)
             w, b, mean, sigma = self.popart(target)
-            taken = self.q(agent.heads.critics, now, self.replayed(action))
-            filter_ = (taken.mean(1) - self.q(agent.heads.critics, now, policy).mean(1)) > 1e-3
+            taken = self.q(agent.actor_critic.critics, now, self.replayed(action))
+            filter_ = (taken.mean(1) - self.q(agent.actor_critic.critics, now, policy).mean(1)) > 1e-3
         if self.minimum_first:
             online = -(w * self.table(now.detach()).amin(1).mul(policy).sum(-1) + b).mean()
         else:
-            online = -(w * self.q(agent.heads.critics, now.detach(), policy).amin(1) + b).mean()
+            online = -(w * self.q(agent.actor_critic.critics, now.detach(), policy).amin(1) + b).mean()
         offline = -(filter_ * self.log_prob(now, action)).mean()
         (config.online_weight * online + config.offline_weight * offline).backward(retain_graph=True)
 
-        agent.heads.critics.requires_grad_(True)
-        taken = self.q(agent.heads.critics, now, self.replayed(action))  # [M, C, G]
+        agent.actor_critic.critics.requires_grad_(True)
+        taken = self.q(agent.actor_critic.critics, now, self.replayed(action))  # [M, C, G]
         critic = (w * taken + b - ((target - mean) / sigma).unsqueeze(1)).square().mean()
         (config.critic_weight * critic).backward()
         total = config.online_weight * online + config.offline_weight * offline + config.critic_weight * critic
@@ -96,9 +96,9 @@ class TwoPass:
 
     def target(self, after: Tensor, reward: Tensor, terminal: Tensor) -> Tensor:
         popart = self.agent.popart
-        heads = self.agent.heads
+        networks = self.agent.actor_critic
         old_sigma = popart.moments.variance.sqrt()
-        q = self.q(heads.target_critics, after, self.sampled(heads.target_actor, after))
+        q = self.q(networks.target_critics, after, self.sampled(networks.target_actor, after))
         value = old_sigma * (popart.w * q + popart.b) + popart.moments.mean  # [M, C, G]
         pair = torch.randint(self.config.critics, (len(q), 2, 3), generator=self.agent.generator)
         y = torch.empty(len(q), 3)
@@ -142,7 +142,7 @@ class TwoPass:
         return action.unsqueeze(1).expand(-1, 3, -1)
 
     def log_prob(self, state: Tensor, action: Tensor) -> Tensor:
-        out = self.outputs(self.agent.heads.actor, state)
+        out = self.outputs(self.agent.actor_critic.actor, state)
         if self.agent.actions.discrete:
             clipped = out.softmax(-1).clamp(0.001, 0.99)
             probabilities = clipped / clipped.sum(-1, keepdim=True)
@@ -160,7 +160,7 @@ class TwoPass:
         return x
 
     def table(self, state: Tensor, critics: torch.nn.Module | None = None) -> Tensor:
-        critics = critics or self.agent.heads.critics
+        critics = critics or self.agent.actor_critic.critics
         members = [self.member(critics, c, state).view(-1, 4, 3).mT for c in range(self.config.critics)]
         return torch.stack(members, 1)  # [M, C, G, A]
 
@@ -200,7 +200,7 @@ def test_a_minimum_per_action_is_another_gradient(
     batch = as_double(make_batch(right, LENGTHS))
     TwoPass(right).backward(batch)
     TwoPass(wrong, minimum_first=True).backward(batch)
-    a, b = (agent.heads.actor[-1].weight.grad for agent in (right, wrong))
+    a, b = (agent.actor_critic.actor[-1].weight.grad for agent in (right, wrong))
     assert (a - b).norm() > 0.05 * a.norm()
 
 
@@ -217,13 +217,13 @@ def test_the_online_term_reaches_policy_and_encoder_and_no_critic(
     agent.losses(batch).total.backward()
     found = gradients(agent)
     assert not any(g.any() for k, g in found.items() if "critics" in k)
-    reached = ("heads.actor.0.weight", "encoder.map.0.0.weight", "sequence_model.embed.weight")
+    reached = ("actor_critic.actor.0.weight", "encoder.map.0.0.weight", "sequence_model.embed.weight")
     assert all(found[name].any() for name in reached)
 
     agent.zero_grad()
     name = "_probabilities" if agent.actions.discrete else "_sample"
-    attached = getattr(agent.heads, name)
-    monkeypatch.setattr(agent.heads, name, lambda *args: attached(*args).detach())
+    attached = getattr(agent.actor_critic, name)
+    monkeypatch.setattr(agent.actor_critic, name, lambda *args: attached(*args).detach())
     agent.losses(batch).total.backward()
     assert not any(g.any() for g in gradients(agent).values())
 
@@ -236,7 +236,7 @@ def test_the_critic_term_reaches_critics_and_encoder_and_no_policy(
     agent.losses(make_batch(agent, LENGTHS)).total.backward()
     found = gradients(agent)
     assert not any(g.any() for k, g in found.items() if "actor" in k or "target" in k)
-    assert all(found[k].any() for k in ("heads.critics.first.weight", "encoder.map.0.0.weight"))
+    assert all(found[k].any() for k in ("actor_critic.critics.first.weight", "encoder.map.0.0.weight"))
 
 
 @pytest.mark.usefixtures("double")
@@ -309,7 +309,7 @@ def test_values_of_a_constant_reward(
     agent.eval()
     starts = torch.from_numpy(batch.packing.starts)
     with torch.no_grad():
-        q = agent.heads.evaluate(agent.states(batch)[starts], batch["action"][starts + 1]).taken
+        q = agent.actor_critic.evaluate(agent.states(batch)[starts], batch["action"][starts + 1]).q_action
     assert agent.popart.value(q).mean().item() == pytest.approx(value, rel=0.05)
 
 
@@ -335,8 +335,8 @@ def test_the_filter_sees_a_small_advantage_in_half_precision(
     agent = make_agent()
     batch = make_batch(agent, [2])
     taken = torch.tensor([1, 1, 1, 1.0078125]).view(1, 4, 1).expand(1, 4, 3).bfloat16()
-    evaluation = Evaluation(taken=taken, policy=torch.ones(1, 4, 3).bfloat16(), log_prob=torch.zeros(1, 3))
-    monkeypatch.setattr(agent.heads, "evaluate", lambda *_: evaluation)
+    evaluation = Evaluation(q_action=taken, q_policy=torch.ones(1, 4, 3).bfloat16(), log_prob=torch.zeros(1, 3))
+    monkeypatch.setattr(agent.actor_critic, "evaluate", lambda *_: evaluation)
     assert agent.losses(batch).accepted == 1
 
 

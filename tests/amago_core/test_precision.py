@@ -25,14 +25,14 @@ SPREAD = 0.024  # of a critic's values over the actions at one state, about one 
 @torch.no_grad()
 def raise_values(agent: Agent, batch: Batch, raw: float) -> None:
     """Critics that say about `raw` everywhere, half of it in the weights, with actions `SPREAD` apart."""
-    last = agent.heads.critics.rest[-1]
+    last = agent.actor_critic.critics.rest[-1]
     states = agent.states(batch)
     other = batch["action"][torch.randperm(len(batch["action"]), generator=torch.Generator().manual_seed(0))]
-    values = [agent.heads.evaluate(states, action).taken for action in (batch["action"], other)]
+    values = [agent.actor_critic.evaluate(states, action).q_action for action in (batch["action"], other)]
     last.weight.mul_(SPREAD / ((values[0] - values[1]).std() / 2**0.5))
     hidden = []
     handle = last.register_forward_pre_hook(lambda _, inputs: hidden.append(inputs[0]))
-    agent.heads.evaluate(states, batch["action"])
+    agent.actor_critic.evaluate(states, batch["action"])
     handle.remove()
     mean = hidden[0].mean(1)  # [C, hidden], of the last layer's inputs
     last.weight.add_((raw / 2 * mean / mean.square().sum(1, keepdim=True)).unsqueeze(-1))
@@ -42,16 +42,17 @@ def raise_values(agent: Agent, batch: Batch, raw: float) -> None:
 def decisions_and_gradient(agent: Agent, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     """What the advantage filter accepts, and the actor's gradient, of one forward and backward pass of the learner."""
     accepted = []
-    evaluate = agent.heads.evaluate
+    evaluate = agent.actor_critic.evaluate
 
     def listen(*args: torch.Tensor) -> object:
         found = evaluate(*args)
-        accepted.append(found.taken.float().mean(1) - found.policy.float().mean(1) > agent.config.advantage_threshold)
+        advantage = found.q_action.float().mean(1) - found.q_policy.float().mean(1)
+        accepted.append(advantage > agent.config.advantage_threshold)
         return found
 
-    agent.heads.evaluate = listen  # type: ignore[method-assign]
+    agent.actor_critic.evaluate = listen  # type: ignore[method-assign]
     Learner(agent).update(batch)
-    gradient = torch.cat([p.grad.flatten() for p in agent.heads.actor.parameters() if p.grad is not None])
+    gradient = torch.cat([p.grad.flatten() for p in agent.actor_critic.actor.parameters() if p.grad is not None])
     return accepted[0], gradient
 
 

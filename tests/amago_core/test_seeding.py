@@ -103,7 +103,7 @@ def test_building_an_agent_does_not_reseed_the_gpus(
 
 
 def test_the_seed_decides_the_weights(make_agent: Callable[..., Agent]) -> None:
-    a, b, c = (make_agent(seed=seed).heads.actor[0].weight for seed in (0, 0, 1))
+    a, b, c = (make_agent(seed=seed).actor_critic.actor[0].weight for seed in (0, 0, 1))
     assert torch.equal(a, b) and not torch.equal(a, c)
 
 

@@ -64,8 +64,8 @@ def test_it_waits_for_the_first_rollout(tmp_path: Path) -> None:
 def test_it_reports_updates_that_were_skipped(tmp_path: Path) -> None:
     started = trainer(tmp_path)
     with torch.no_grad():
-        next(started.agent.heads.parameters()).fill_(float("nan"))
-    started.collector.agent.heads.act = lambda policy, rng, sample: np.zeros(len(policy), np.int64)
+        next(started.agent.actor_critic.parameters()).fill_(float("nan"))
+    started.collector.agent.actor_critic.act = lambda policy, rng, sample: np.zeros(len(policy), np.int64)
     assert [(p.updates, p.skipped) for p in islice(started.run(), 4)] == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 

@@ -25,7 +25,7 @@ def test_memory_lives_from_the_first_to_the_last_step_of_a_rollout(
     spaces = envs.single_observation_space, envs.single_action_space
     agent = Amago(AgentSpec(task, "smoke", 0, *spaces, SLOTS, 40, SMALL, 1, tmp_path), preset)
     core, shown, policies, actions = agent.agent, [], [], []
-    head, act = core.heads.act, agent.act
+    head, act = core.actor_critic.act, agent.act
 
     def spy_on_the_head(policy: torch.Tensor, rng: np.random.Generator, sample: bool) -> np.ndarray:
         policies.append(policy.clone())
@@ -36,7 +36,7 @@ def test_memory_lives_from_the_first_to_the_last_step_of_a_rollout(
         shown.append(step)
         return act(step, *rest)
 
-    monkeypatch.setattr(core.heads, "act", spy_on_the_head)
+    monkeypatch.setattr(core.actor_critic, "act", spy_on_the_head)
     monkeypatch.setattr(agent, "act", spy_on_the_agent)
     evaluate(agent, task, evaluation_seeds(task.id, "final"), ROLLOUTS * SLOTS, SLOTS)
     assert len(shown) == HORIZON * ROLLOUTS
@@ -53,5 +53,5 @@ def test_memory_lives_from_the_first_to_the_last_step_of_a_rollout(
             }
             batch = Batch(Packing([HORIZON]), torch.arange(HORIZON), fields)
             with torch.no_grad():
-                expected = core.heads.policy(core.states(batch))
+                expected = core.actor_critic.policy(core.states(batch))
             torch.testing.assert_close(torch.stack([policies[i][slot] for i in steps]), expected, atol=1e-5, rtol=1e-4)

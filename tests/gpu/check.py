@@ -88,7 +88,7 @@ def _update_ms(backend: str, compiled: bool) -> dict[str, float]:
     learner = Learner(agent)
     if compiled:  # with CUDA graphs; the samplers' generators stay outside
         agent.encoder.compile(mode="max-autotune-no-cudagraphs")
-        agent.heads.critics.compile(mode="reduce-overhead")
+        agent.actor_critic.critics.compile(mode="reduce-overhead")
     for _ in range(5):
         learner.update(batch)
     torch.cuda.synchronize()

@@ -27,7 +27,7 @@ COPIED = ("amago_core", "benchmarks", "results", "tests/amago_core", "tests/benc
 MUTANTS: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text())["mutant"]
 #: A failure that tells the fault; text that no longer runs at all would be found by any test.
 FOUND = re.compile(r"failure: (?!(Name|Attribute|Type|Import|Syntax)Error)")
-LOSSES = ("amago_core/agent.py", "amago_core/nets/heads.py", "amago_core/nets/popart.py")
+LOSSES = ("amago_core/agent.py", "amago_core/nets/actor_critic.py", "amago_core/nets/popart.py")
 
 
 def name(mutant: dict[str, Any]) -> str:
@@ -117,7 +117,7 @@ def blank_batch(agent: Agent) -> Batch:
 
 
 def test_every_function_of_the_losses_has_a_mutant() -> None:
-    """Of the agent, its heads and PopArt: all that runs, in discrete and in continuous losses."""
+    """Of the agent, its actor and critics, and PopArt: all that runs, in discrete and in continuous losses."""
     agents = [small_agent(space) for space in (spaces.Discrete(3), spaces.Box(-1, 1, (1,), np.float32))]
     sources = {str(REPOSITORY / file): file for file in LOSSES}
     called: set[CodeType] = set()

@@ -1,6 +1,6 @@
 """Actor and critics: one policy and one value per discount (agent.md 4).
 
-`DiscreteHeads` and `ContinuousHeads` answer the two questions that the losses ask, `bootstrap` and `evaluate`,
+`DiscreteActorCritic` and `ContinuousActorCritic` answer the two questions of the losses, `bootstrap` and `evaluate`,
 and `policy` for acting. Letters: M transitions, C critics, G discounts, A actions.
 """
 
@@ -28,8 +28,8 @@ Array: TypeAlias = npt.NDArray[np.float32]
 class Evaluation:
     """What the losses need to know about M transitions."""
 
-    taken: Tensor  # Q(s, a) of the replayed action [M, C, G]; gradient to critics and state
-    policy: Tensor  # Q(s, a ~ policy) [M, C, G]; gradient to the policy alone
+    q_action: Tensor  # Q(s, a) of the replayed action [M, C, G]; gradient to critics and state
+    q_policy: Tensor  # Q(s, a ~ policy) [M, C, G]; gradient to the policy alone
     log_prob: Tensor  # log pi(a | s) of the replayed action [M, G]; gradient to the policy
 
 
@@ -53,7 +53,7 @@ class Critics(nn.Module):
         return q
 
 
-class Heads(nn.Module):
+class ActorCritic(nn.Module):
     """Online and target networks of the actor and the critics. There is no target copy of the encoder (agent.md 5)."""
 
     actor: nn.Module
@@ -120,7 +120,7 @@ def check_table(config: Config, horizon: int, discounts: int, actions: int) -> N
         )
 
 
-class DiscreteHeads(Heads):
+class DiscreteActorCritic(ActorCritic):
     """Critics give a table over actions, so the expectation under the policy is exact and differentiable.
 
     One pass of the critics serves both losses: the table does not depend on the action, so the actor reads its
@@ -152,8 +152,8 @@ class DiscreteHeads(Heads):
         probabilities = self._probabilities(self.actor, state)
         rows = torch.arange(len(state), device=state.device)
         return Evaluation(
-            taken=table[:, rows, action.long()].transpose(0, 1),
-            policy=(table.detach() * probabilities).sum(2).transpose(0, 1),
+            q_action=table[:, rows, action.long()].transpose(0, 1),
+            q_policy=(table.detach() * probabilities).sum(2).transpose(0, 1),
             log_prob=probabilities[rows, action.long()].log(),
         )
 
@@ -169,7 +169,7 @@ class DiscreteHeads(Heads):
         return (drawn >= cumulative[:, :-1]).sum(-1)
 
 
-class ContinuousHeads(Heads):
+class ContinuousActorCritic(ActorCritic):
     """Tanh-squashed Gaussian policies; critics read (state, discount, action) and give one number.
 
     Args:
@@ -222,7 +222,7 @@ class ContinuousHeads(Heads):
         taken = self._q(self.critics, state, action.unsqueeze(1))
         frozen = {name: p.detach() for name, p in self.critics.named_parameters()}
         policy = self._frozen_q(frozen, state.detach(), sample)
-        return Evaluation(taken=taken, policy=policy, log_prob=self._log_prob(mean, log_std, action))
+        return Evaluation(q_action=taken, q_policy=policy, log_prob=self._log_prob(mean, log_std, action))
 
     def _frozen_q(self, parameters: dict[str, Tensor], state: Tensor, action: Tensor) -> Tensor:
         """The critics as constants: the gradient reaches the action and nothing else (agent.md 5.4)."""

@@ -10,7 +10,7 @@ from torch.distributions import Categorical, Normal, TanhTransform, TransformedD
 
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
-from amago_core.nets.heads import ContinuousHeads, DiscreteHeads, clipped_softmax
+from amago_core.nets.actor_critic import ContinuousActorCritic, DiscreteActorCritic, clipped_softmax
 from amago_core.nets.layers import EnsembleLinear
 from amago_core.spaces import UnsupportedSpace
 
@@ -18,17 +18,17 @@ BOX = spaces.Box(-1, 1, (2,), np.float32)
 
 
 @pytest.fixture
-def discrete(make_agent: Callable[..., Agent]) -> DiscreteHeads:
-    heads = make_agent().heads
-    assert isinstance(heads, DiscreteHeads)
-    return heads
+def discrete(make_agent: Callable[..., Agent]) -> DiscreteActorCritic:
+    actor_critic = make_agent().actor_critic
+    assert isinstance(actor_critic, DiscreteActorCritic)
+    return actor_critic
 
 
 @pytest.fixture
-def continuous(make_agent: Callable[..., Agent]) -> ContinuousHeads:
-    heads = make_agent(BOX).heads
-    assert isinstance(heads, ContinuousHeads)
-    return heads
+def continuous(make_agent: Callable[..., Agent]) -> ContinuousActorCritic:
+    actor_critic = make_agent(BOX).actor_critic
+    assert isinstance(actor_critic, ContinuousActorCritic)
+    return actor_critic
 
 
 def states(n: int, seed: int = 0) -> torch.Tensor:
@@ -83,7 +83,7 @@ def test_values_that_would_not_fit_are_refused_with_their_size() -> None:
     Agent(small, BOX, spaces.Discrete(10_000), Rollout(1_000), np.random.SeedSequence(0))
 
 
-def test_actions_are_drawn_with_the_probabilities_of_the_policy(discrete: DiscreteHeads) -> None:
+def test_actions_are_drawn_with_the_probabilities_of_the_policy(discrete: DiscreteActorCritic) -> None:
     p, n = np.array([0.5, 0.125, 0.25, 0.125], np.float32), 40_000
     drawn = discrete.act(torch.from_numpy(p).expand(n, -1), np.random.default_rng(0), sample=True)
     frequencies = np.bincount(drawn, minlength=4) / n
@@ -91,12 +91,14 @@ def test_actions_are_drawn_with_the_probabilities_of_the_policy(discrete: Discre
     np.testing.assert_allclose(frequencies, p, atol=0.01)
 
 
-def test_the_mode_of_a_discrete_policy(discrete: DiscreteHeads) -> None:
+def test_the_mode_of_a_discrete_policy(discrete: DiscreteActorCritic) -> None:
     policy = torch.tensor([[0.1, 0.6, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1]])
     assert discrete.act(policy, np.random.default_rng(0), sample=False).tolist() == [1, 0]
 
 
-def test_acting_uses_the_policy_of_the_last_discount(discrete: DiscreteHeads, continuous: ContinuousHeads) -> None:
+def test_acting_uses_the_policy_of_the_last_discount(
+    discrete: DiscreteActorCritic, continuous: ContinuousActorCritic
+) -> None:
     state = states(5)
     logits = discrete.actor(state).view(5, 4, 3)  # two discounts and gamma, last
     torch.testing.assert_close(discrete.policy(state), clipped_softmax(logits[..., 2]))
@@ -105,18 +107,19 @@ def test_acting_uses_the_policy_of_the_last_discount(discrete: DiscreteHeads, co
     torch.testing.assert_close(continuous.policy(state)[1], -5 + 3.5 * (log_std.tanh() + 1))
 
 
-def test_the_expectation_over_actions_is_exact(discrete: DiscreteHeads) -> None:
+def test_the_expectation_over_actions_is_exact(discrete: DiscreteActorCritic) -> None:
     """Q(s, policy) is the probability-weighted sum of Q(s, a) over all a, for every critic and discount."""
     state = states(5)
-    each = torch.stack([discrete.evaluate(state, torch.full((5,), a)).taken for a in range(4)], dim=-1)  # [M, C, G, A]
+    values = [discrete.evaluate(state, torch.full((5,), a)).q_action for a in range(4)]
+    each = torch.stack(values, dim=-1)  # [M, C, G, A]
     probabilities = clipped_softmax(discrete.actor(state).view(5, 4, 3)).transpose(1, 2).unsqueeze(1)  # [M, 1, G, A]
     evaluation = discrete.evaluate(state, torch.tensor([0, 1, 2, 3, 0]))
-    torch.testing.assert_close(evaluation.policy, (each * probabilities).sum(-1))
+    torch.testing.assert_close(evaluation.q_policy, (each * probabilities).sum(-1))
     torch.testing.assert_close(evaluation.log_prob[1], probabilities[1, 0, :, 1].log())
-    torch.testing.assert_close(discrete.bootstrap(state), evaluation.policy)  # targets start as copies
+    torch.testing.assert_close(discrete.bootstrap(state), evaluation.q_policy)  # targets start as copies
 
 
-def test_log_probabilities_agree_with_torch_inside_the_clamp(continuous: ContinuousHeads) -> None:
+def test_log_probabilities_agree_with_torch_inside_the_clamp(continuous: ContinuousActorCritic) -> None:
     generator = torch.Generator().manual_seed(0)
     mean, log_std = torch.randn(6, 3, 2, generator=generator), torch.randn(6, 3, 2, generator=generator) / 2
     action = torch.rand(6, 2, generator=generator) * 1.9 - 0.95
@@ -125,14 +128,14 @@ def test_log_probabilities_agree_with_torch_inside_the_clamp(continuous: Continu
     torch.testing.assert_close(continuous._log_prob(mean, log_std, action), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_log_probabilities_at_and_past_the_border_are_those_at_the_clamp(continuous: ContinuousHeads) -> None:
+def test_log_probabilities_at_and_past_the_border_are_those_at_the_clamp(continuous: ContinuousActorCritic) -> None:
     mean, log_std = torch.zeros(1, 1, 2), torch.full((1, 1, 2), -5.0)
     at_border, at_clamp = (continuous._log_prob(mean, log_std, torch.full((1, 2), a)) for a in (1.0, 0.99))
     assert torch.equal(at_border, at_clamp)
     assert at_border.item() == -1000  # 2 * -0.5 (atanh(0.99) e^5)^2 is far below the floor
 
 
-def test_the_mode_is_squashed_and_samples_lie_around_it(continuous: ContinuousHeads) -> None:
+def test_the_mode_is_squashed_and_samples_lie_around_it(continuous: ContinuousActorCritic) -> None:
     """The mode of a mean of 3 is tanh(3), inside the range."""
     n = 20_000
     policy = torch.tensor([[3.0, -0.5], [0.0, -1.0]]).unsqueeze(1).expand(2, n, 2)  # mean and log std
@@ -145,13 +148,13 @@ def test_the_mode_is_squashed_and_samples_lie_around_it(continuous: ContinuousHe
     assert before.std() == pytest.approx(np.exp(-1), abs=0.01)
 
 
-def test_the_standard_deviation_stays_in_its_range(continuous: ContinuousHeads) -> None:
+def test_the_standard_deviation_stays_in_its_range(continuous: ContinuousActorCritic) -> None:
     _, log_std = continuous._gaussian(continuous.actor, 1e4 * states(50))
     assert log_std.min() >= -5 and log_std.max() <= 2
     assert log_std.min() < -4.9 and log_std.max() > 1.9
 
 
-def test_the_split_first_layer_is_the_layer_on_the_joined_input(continuous: ContinuousHeads) -> None:
+def test_the_split_first_layer_is_the_layer_on_the_joined_input(continuous: ContinuousActorCritic) -> None:
     """Q(s, a) is a plain MLP of (state, 10 ln gamma, action clamped to 0.999), member by member."""
     state, action = states(5), torch.tensor([[0.5, -1.0]]).expand(5, -1)
     expected = torch.empty(5, 4, 3)
@@ -162,7 +165,7 @@ def test_the_split_first_layer_is_the_layer_on_the_joined_input(continuous: Cont
     torch.testing.assert_close(continuous(state, action.unsqueeze(1)), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_ensemble_is_its_members_one_by_one(discrete: DiscreteHeads) -> None:
+def test_the_ensemble_is_its_members_one_by_one(discrete: DiscreteActorCritic) -> None:
     state = states(5)
     expected = torch.stack([member(discrete.critics, c, state) for c in range(4)])
     torch.testing.assert_close(discrete.critics(state), expected, rtol=1e-4, atol=1e-5)
@@ -175,7 +178,7 @@ def member(critics: torch.nn.Module, c: int, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def test_nothing_is_gained_by_pushing_actions_to_the_border(continuous: ContinuousHeads) -> None:
+def test_nothing_is_gained_by_pushing_actions_to_the_border(continuous: ContinuousActorCritic) -> None:
     action = torch.tensor([[[0.9995, 0.5]]], requires_grad=True)
     (gradient,) = torch.autograd.grad(continuous(states(1), action).sum(), action)
     assert gradient[0, 0, 0] == 0 and gradient[0, 0, 1] != 0
@@ -189,7 +192,7 @@ def test_critics_start_uniform_and_wide() -> None:
     assert layer.bias.abs().max().item() == pytest.approx(300**-0.5, rel=0.05)
 
 
-def test_target_networks_are_not_trained(discrete: DiscreteHeads, continuous: ContinuousHeads) -> None:
+def test_target_networks_are_not_trained(discrete: DiscreteActorCritic, continuous: ContinuousActorCritic) -> None:
     for heads in (discrete, continuous):
         online, target = heads.online_and_target()
         assert all(torch.equal(a, b) for a, b in zip(online, target, strict=True))
