@@ -1,7 +1,7 @@
 """Causal attention over packed sequences: one signature, four backends.
 
 A backend takes queries, keys and values `[N, H, Dh]` and the packing, and returns `[N, H, Dh]`; a query sees its own
-key and all before it in its sequence. `attend_cached` is the same for one new token per slot against its cache.
+key and all before it in its sequence. (Acting attends in `cache.py`, one token at a time.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
 
     Padding stands on the right, so the causal mask already hides it and no row is fully masked.
     """
-    q, k, v = (packing.unpack(x).transpose(1, 2) for x in (q, k, v))  # [B, H, L, Dh]
+    q, k, v = (packing.unpack(x).transpose(1, 2) for x in (q, k, v))  # [N, H, Dh] -> [B, H, L, Dh]
     out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return packing.pack(out.transpose(1, 2))  # [B, H, L, Dh] -> [N, H, Dh]
 
@@ -49,7 +49,7 @@ def blocked(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
     if packing.longest > BLOCKED_LENGTH:
         return sdpa(q, k, v, packing)
     q = q / math.sqrt(q.shape[-1])
-    grids = (packing.unpack(x).transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B H, L, Dh]
+    grids = (packing.unpack(x).transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [N, H, Dh] -> [B H, L, Dh]
     out = BlockedAttention.apply(*grids)
     return packing.pack(out.unflatten(0, (packing.sequences, -1)).transpose(1, 2))  # [B H, L, Dh] -> [N, H, Dh]
 
@@ -110,15 +110,3 @@ def _flash_problem(device: torch.device | str, head_width: int) -> str:
     except Exception as error:  # a broken installation raises anything from ImportError to a CUDA error
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""
-
-
-def attend_cached(q: Tensor, keys: Tensor, values: Tensor, visible: Tensor | None) -> Tensor:
-    """One query a slot: q `[B, H, Dh]`, keys and values `[B, H, W, Dh]` -> `[B, H, Dh]`.
-
-    `visible` `[B, W]` bool says which keys a slot may see; None: all.
-    """
-    # A row times a matrix: twice as fast on a CPU as the matrix times a column.
-    scores = ((q / math.sqrt(q.shape[-1])).unsqueeze(2) @ keys.transpose(2, 3)).squeeze(2)  # [B, H, W]
-    if visible is not None:
-        scores = scores.masked_fill(~visible.unsqueeze(1), -math.inf)
-    return (scores.softmax(dim=-1).unsqueeze(2) @ values).squeeze(2)

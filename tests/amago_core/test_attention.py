@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from amago_core.nets import attention
+from amago_core.nets.cache import attend_cached
 from amago_core.sequences import Packing
 
 RAGGED = [[5], [1, 1], [3, 7, 1, 4], [200, 2]]  # the last one has four blocks, one of them short
@@ -102,7 +103,7 @@ def test_cached_attention_sees_the_visible_keys_only() -> None:
     generator = torch.Generator().manual_seed(0)
     q, keys, values = (torch.randn(*s, generator=generator) for s in [(2, 2, 8), (2, 2, 4, 8), (2, 2, 4, 8)])
     visible = torch.tensor([[True, False, False, False], [True, True, True, True]])
-    out = attention.attend_cached(q, keys, values, visible)
+    out = attend_cached(q, keys, values, visible)
     torch.testing.assert_close(out[0], values[0, :, 0])
     packed = attention.reference(
         q[1].expand(4, -1, -1), keys[1].transpose(0, 1), values[1].transpose(0, 1), Packing([4])

@@ -16,7 +16,7 @@ from amago_core.agent import Agent
 from amago_core.nets.attention import BACKENDS
 from amago_core.nets.layers import Dropout, SigmaLinear
 from amago_core.nets.sequence_model import SequenceModel
-from amago_core.nets.transformer import Rotary, Transformer
+from amago_core.nets.transformer import RotaryPositions, Transformer, rotate
 from amago_core.sequences import Packing
 
 INPUTS = 12  # encoder_width of the tiny agent
@@ -78,7 +78,8 @@ def at_once(model: SequenceModel, tokens: Tensor, lengths: list[int]) -> Tensor:
     position = torch.cat([torch.arange(len(piece)) for piece in pieces])
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
         if isinstance(model, Transformer) and packing.longest > model.window:
-            patch.setattr(model, "backend", windowed(model.window))
+            for block in model.blocks:
+                patch.setattr(block.attention, "backend", windowed(model.window))
         packed = model(torch.cat(pieces), packing, position)
     return packed.view(len(lengths), len(tokens), -1).transpose(0, 1)
 
@@ -170,7 +171,7 @@ def test_late_timesteps_are_rotated_as_exactly_as_early_ones() -> None:
     """An angle of 1,001 in bfloat16 would be 1,000: half precision rounds what was rotated and not the angles."""
     x, position = torch.randn(2, 1, 8, generator=torch.Generator().manual_seed(0)).bfloat16(), torch.tensor([1001, 1])
     with torch.autocast("cpu", torch.bfloat16):
-        got = Rotary(8)(x, position)
+        got = rotate(x, RotaryPositions(8)(x, position)[1])
     angle = position.double().view(2, 1, 1) * 10_000.0 ** -(torch.arange(4).double() / 4)
     exact = torch.complex(*x.double().chunk(2, dim=-1)) * torch.polar(torch.ones_like(angle), angle)
     torch.testing.assert_close(got.double(), torch.cat([exact.real, exact.imag], dim=-1), atol=1e-3, rtol=2**-8)
@@ -242,12 +243,14 @@ def paper_transformer(model: Transformer, x: Tensor) -> Tensor:
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
     x = F.linear(x, model.embed.weight, model.embed.bias) + model.positions.table.weight[:length]
     for block in model.blocks:
-        q, k, v = sigma(block.qkv, norm(block.norm1, x)).view(length, 3, block.heads, -1).permute(1, 2, 0, 3)
+        attention, mlp = block.attention, block.mlp
+        qkv = sigma(attention.qkv, norm(block.attention_norm, x))
+        q, k, v = qkv.view(length, 3, attention.heads, -1).permute(1, 2, 0, 3)
         scores = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).masked_fill(future, -torch.inf)
-        heads = scores.softmax(-1) @ v * block.head_scale.unsqueeze(-1)  # [H, L, Dh]
-        x = x + norm(block.norm2, sigma(block.out, heads.transpose(0, 1).flatten(1)))
-        h = F.leaky_relu(sigma(block.up, norm(block.norm3, x)), 0.01)
-        x = x + sigma(block.down, norm(block.norm4, h))
+        heads = scores.softmax(-1) @ v * attention.head_scale.unsqueeze(-1)  # [H, L, Dh]
+        x = x + norm(attention.norm, sigma(attention.out, heads.transpose(0, 1).flatten(1)))
+        h = F.leaky_relu(sigma(mlp.up, norm(block.mlp_norm, x)), 0.01)
+        x = x + sigma(mlp.down, norm(mlp.norm, h))
     return norm(model.norm, x)
 
 
@@ -262,16 +265,17 @@ def test_the_layers_are_those_of_the_paper_in_its_order(model: Transformer) -> N
 def test_a_block_adds_to_its_input_and_scales_its_heads(make_agent: Callable[..., Agent]) -> None:
     """agent.md 3.1: a residual stream, and a learned factor per attention head."""
     block = make_agent().sequence_model.eval().blocks[0]
-    x, position = torch.randn(5, 16, generator=torch.Generator().manual_seed(0)), torch.arange(5)
+    x = torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
     louder = torch.tensor([1.0, 2.0]).view(1, 2, 1)  # the second of two heads
 
     def output(factor: Tensor) -> Tensor:
-        return block(x, position, lambda q, k, v: v * factor)
+        block.attention.backend = lambda q, k, v, packing: v * factor
+        return block(x, None, Packing([5]))
 
     with torch.no_grad():
         assert not torch.equal(output(louder), output(torch.ones(1)))
-        block.head_scale[1] = 0
+        block.attention.head_scale[1] = 0
         assert torch.equal(output(louder), output(torch.ones(1)))
-        for parameter in (*block.norm2.parameters(), block.down.gamma, block.down.bias):
+        for parameter in (*block.attention.norm.parameters(), block.mlp.down.gamma, block.mlp.down.bias):
             parameter.zero_()  # both branches say nothing
         assert torch.equal(output(louder), x)
