@@ -37,12 +37,14 @@ class ExactProduct(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, out: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         rounded = out.to(x.dtype)
-        of_x = rounded @ weight.to(x.dtype).mT
-        of_weight = (x.mT @ rounded).to(weight.dtype)
-        return of_x, of_weight, out.sum_to_size(ctx.bias_shape)
+        # Observations need no gradient, and constant critics none but for the action.
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        of_x = rounded @ weight.to(x.dtype).mT if needs_x else None
+        of_weight = (x.mT @ rounded).to(weight.dtype) if needs_weight else None
+        return of_x, of_weight, out.sum_to_size(ctx.bias_shape) if needs_bias else None
 
 
 class Float32Linear(nn.Linear):
@@ -56,8 +58,8 @@ class Float32Linear(nn.Linear):
 def mlp(
     sizes: Sequence[int], act: str, *, first: type[nn.Linear] = nn.Linear, last: type[nn.Linear] = nn.Linear
 ) -> nn.Sequential:
-    """Linear maps with an activation between them, none after the last."""
-    kinds = [first, *[nn.Linear] * (len(sizes) - 3), last]
+    """Linear maps with an activation between them, none after the last; a single one is of the kind `first`."""
+    kinds = [first, *[nn.Linear] * (len(sizes) - 3), last][: len(sizes) - 1]
     layers: list[nn.Module] = []
     for linear, (fan_in, fan_out) in zip(kinds, pairwise(sizes), strict=True):
         layers += [linear(fan_in, fan_out), activation(act)]

@@ -1,4 +1,4 @@
-"""The two other sequence models of the ablations: a GRU and a map without memory (agent.md 3.5)."""
+"""The sequence models of the ablations (agent.md 3.5): a GRU, and one without memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from amago_core.sequences import Packing
 
 
 class GRU(SequenceModel):
-    """Stacked GRU, then Linear and LayerNorm. Its memory is not cut by a context length."""
+    """A stacked GRU, then Linear and LayerNorm.
+
+    In learning each slice starts from a state of zeros. In acting the state is carried from the first step of a rollout
+    to the last, however short the context. Both are float32, also under autocast.
+    """
 
     def __init__(self, config: Config, inputs: int) -> None:
         super().__init__()
@@ -22,27 +26,27 @@ class GRU(SequenceModel):
         self.out = nn.Sequential(nn.Linear(config.width, config.width), nn.LayerNorm(config.width))
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
-        grid = packing.unpack(tokens)  # padding stands behind the tokens, it reaches none
-        # On a CPU the casts of each small step cost more than bfloat16 saves. On a GPU autocast would run it in half,
-        # whatever its type: PyTorch casts the recurrent networks of cuDNN to float16.
+        grid = packing.unpack(tokens)  # [N, input] -> [B, L, input]; padding stands behind the tokens and reaches none
+        # On a CPU the casts of each small step cost more than bfloat16 saves. On a GPU autocast, whatever its type,
+        # would run a GRU in float16: that is what PyTorch casts the recurrent networks of cuDNN to.
         with torch.autocast(tokens.device.type, enabled=False):
-            hidden, _ = self.gru(grid.float())  # [B, L, D]
-        return self.out(packing.pack(hidden))
+            hidden, _ = self.gru(grid.float())  # [B, L, input] -> [B, L, D]
+        return self.out(packing.pack(hidden))  # [B, L, D] -> [N, D]
 
     def new_cache(self, slots: int) -> Tensor:
-        """Hidden states [layers, B, D]."""
+        """Hidden states, [layers, B, D]."""
         like = next(self.gru.parameters())
         return like.new_zeros(self.gru.num_layers, slots, self.gru.hidden_size)
 
     def step(self, tokens: Tensor, cache: Tensor, position: Tensor) -> Tensor:
         cache.masked_fill_((position == 0).view(1, -1, 1), 0.0)
-        out, hidden = self.gru(tokens.unsqueeze(1), cache)  # [B, 1, D]
+        out, hidden = self.gru(tokens.unsqueeze(1), cache)  # [B, input] -> [B, 1, D]
         cache.copy_(hidden)
-        return self.out(out.squeeze(1))
+        return self.out(out.squeeze(1))  # [B, 1, D] -> [B, D]
 
 
 class Memoryless(SequenceModel):
-    """Residual feed-forward blocks that see the current timestep only."""
+    """Sees the current timestep only: residual feed-forward blocks, then Linear and LayerNorm."""
 
     def __init__(self, config: Config, inputs: int) -> None:
         super().__init__()
@@ -64,7 +68,7 @@ class Memoryless(SequenceModel):
         return self._map(tokens)
 
     def _map(self, tokens: Tensor) -> Tensor:
-        x = self.inp(tokens)
+        x = self.inp(tokens)  # [N, input] -> [N, D]
         for block in self.blocks:
             x = x + block(x)
         return self.out(x)

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
+from amago_core.nets.layers import Float32Linear
 from amago_core.sequences import Batch
 
 
@@ -79,3 +80,7 @@ def test_half_precision_does_not_round_the_inputs(make_agent: Callable[..., Agen
             batch["observation"][:] = value
             agent.encoder(batch)
     assert caught[0].dtype == torch.float32 and not torch.equal(*caught)
+
+
+def test_an_encoder_without_hidden_layers_is_one_float32_map(make_agent: Callable[..., Agent]) -> None:
+    assert [type(layer) for layer in make_agent(encoder_hidden=()).encoder.map[0]] == [Float32Linear]

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch.utils.flop_counter import FlopCounterMode
 
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
 from amago_core.learner import Learner
+from amago_core.nets.layers import ExactProduct
 from amago_core.sequences import Batch
 
 DISCRETE, BOX = spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)
@@ -82,3 +84,16 @@ def test_two_goals_that_differ_by_a_thousandth_are_told_apart() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         one, other = agent.encoder.goal_encoder(torch.tensor([[0.500], [0.501]]))
     assert not torch.equal(one, other)
+
+
+def test_only_gradients_that_are_asked_for_are_worked_out() -> None:
+    """The first layer of the encoder has the widest input of all, and observations need no gradient."""
+    x, weight, bias = torch.randn(5, 3, dtype=torch.float64), torch.randn(3, 2), torch.randn(2)
+    inputs = [part.double().requires_grad_() for part in (x, weight, bias)]
+    assert torch.autograd.gradcheck(ExactProduct.apply, inputs)
+    for needed in ((False, True, True), (True, False, False)):
+        some = [part.detach().requires_grad_(need) for part, need in zip(inputs, needed, strict=True)]
+        with FlopCounterMode(display=False) as counted:
+            ExactProduct.apply(*some).sum().backward()
+        assert [part.grad is not None for part in some] == list(needed)
+        assert counted.get_total_flops() == 2 * (2 * 5 * 3 * 2)  # one product forward, one backward

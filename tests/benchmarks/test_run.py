@@ -139,7 +139,7 @@ def test_tensorboard_mirrors_the_curves(toy):
 
 
 def test_training_metrics_are_means_since_the_last_time_and_none_is_lost(toy, monkeypatch):
-    """Every second report is of collecting and has none; the last before each evaluation is such a one or not."""
+    """Every second report has none, as one while collecting."""
 
     class Learns(Walker):
         def learn(self, envs, seeds):
