@@ -189,7 +189,7 @@ def test_critics_start_uniform_and_wide() -> None:
     layer = EnsembleLinear(4, 300, 50)
     assert layer.weight.abs().max().item() == pytest.approx(0.1, rel=1e-3)
     assert layer.weight.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.02)
-    assert layer.bias.abs().max().item() == pytest.approx(300**-0.5, rel=0.05)
+    assert layer.bias.abs().max().item() == pytest.approx(300**-0.5, rel=0.1)  # of 200 draws
 
 
 def test_target_networks_are_not_trained(discrete: DiscreteActorCritic, continuous: ContinuousActorCritic) -> None:

@@ -121,6 +121,6 @@ def test_the_notebook_runs_and_is_thin(write_tmaze, monkeypatch):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert sum(len(cell.source.splitlines()) for cell in code) < 15
     assert not any(cell.outputs for cell in code)  # committed without outputs
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
+    NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
     assert (root / "figures" / "passive-tmaze-laptop.png").exists()
     assert "image/png" in code[1].outputs[0].data and "solved [95%]" in code[2].outputs[0].text

@@ -140,5 +140,5 @@ def test_the_notebook_runs_and_is_thin(root, monkeypatch):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert sum(len(cell.source.splitlines()) for cell in code) < 15
     assert not any(cell.outputs for cell in code)  # committed without outputs
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
+    NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
     assert len(code[1].outputs) == 3 and all("image/png" in output.data for output in code[1].outputs)

@@ -30,4 +30,4 @@ def test_freed_memory_is_used_again_without_page_faults():
         )
         for keep in ("", "keep")
     }
-    assert faults["keep"] < 500 < faults[""], faults
+    assert faults["keep"] < faults[""] / 3, faults  # the size of a page differs from machine to machine

@@ -38,7 +38,8 @@ def copy_of_the_sources(folder: Path) -> Path:
     leave = shutil.ignore_patterns("runs", "reference", "published", "figures", "__pycache__")
     for part in COPIED:
         shutil.copytree(REPOSITORY / part, folder / part, ignore=leave)
-    shutil.copy(REPOSITORY / "pyproject.toml", folder)
+    for file in ("pyproject.toml", "tests/conftest.py"):
+        shutil.copy(REPOSITORY / file, folder / file)
     return folder
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from reproduce import cli as module
 from reproduce.cli import cli, main
+from reproduce.commands import doctor
 
 TASK = "long_term_memory/tmaze/passive-10"
 LONG = "long_term_memory/tmaze/passive-10000"  # without a laptop budget
@@ -236,12 +237,12 @@ def test_ctrl_c_leaves_a_row_and_the_same_command_goes_on(folder):
         stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(repository)},
     )  # fmt: skip
     run = folder / "results/runs/smoke" / TASK / "broken:Endless/seed-0"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (run / "progress.json").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(120) == 130
     assert "the same command goes on" in process.stderr.read()
     assert (run / "runs.csv").read_text().splitlines()[-1].count("interrupted") >= 1
 
@@ -251,6 +252,7 @@ def test_doctor_finds_a_results_folder_that_cannot_be_written(command, folder, m
     code, out, _ = command("doctor", "--results", str(folder / "file/results"))
     assert code == 1
     assert next(line for line in out.splitlines() if line.startswith("!")).startswith("! results")
+    monkeypatch.setattr(doctor, "NEEDED_GB", dict.fromkeys(doctor.NEEDED_GB, 0.0))  # this machine may be full
     assert command("doctor")[0] == 0
 
 

@@ -78,7 +78,7 @@ def shell(tmp_path):
             "OMP_NUM_THREADS": "1",
         }
         done = subprocess.run(
-            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

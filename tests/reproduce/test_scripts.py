@@ -113,7 +113,7 @@ def test_a_fresh_clone_comes_to_its_figures_and_then_has_nothing_to_do(tmp_path)
 
     def run():
         script = tmp_path / "clone/reproduce/run_all.sh"
-        done = subprocess.run(["bash", script], cwd="/", env=environment, capture_output=True, text=True, timeout=900)
+        done = subprocess.run(["bash", script], cwd="/", env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

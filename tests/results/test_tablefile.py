@@ -309,7 +309,7 @@ def test_U89_concurrent_writers(tmp_path: Path, rows: Maker) -> None:
     longest = dict.fromkeys(paths, 0)  # the most rows the reader has seen in each file
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a line may be half written at the moment it is read
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while any(process.is_alive() for process in writers) or longest[paths[8]] == 0:
             assert time.monotonic() < deadline, f"the writers got no further than {longest}"
             for path in paths:
