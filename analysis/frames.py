@@ -39,13 +39,13 @@ def scores(
     """
     runs, curves = load("runs", root, tier), load("curves", root, tier)
     keep = [
-        fnmatchcase(row.task, task) and row.seed < FIRST_TUNING_SEED and (agents is None or row.agent in agents)
-        for row in runs.itertuples()
+        fnmatchcase(each, task) and seed < FIRST_TUNING_SEED and (agents is None or agent in agents)
+        for each, agent, seed in zip(runs["task"], runs["agent"], runs["seed"], strict=True)
     ]
+    runs = runs[keep]
     columns = ["run_id", "task", "protocol", "agent", "tier", "seed", "updates", "env_steps", "wall_s"]
-    frame = runs.loc[keep, columns].assign(config=runs.loc[keep, "config"].map(_digest))
-    status = runs.loc[keep, "status"]
-    frame["state"] = status.where(status.isin(["finished", "failed"]), "unfinished")
+    frame = runs[columns].assign(config=runs["config"].map(_digest))
+    frame["state"] = runs["status"].where(runs["status"].isin(["finished", "failed"]), "unfinished")
     final = curves[curves["final"].astype(bool)]
     for metric in METRICS:
         frame[metric] = frame["run_id"].map(final.groupby("run_id")[f"{metric}_mean"].last())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ def _header(final: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _row(row: dict[str, Any]) -> list[str]:
+def _row(row: Mapping[Hashable, Any]) -> list[str]:
     n = f"{row['n']}" + (f" (+{row['unfinished']} unfinished)" if row["unfinished"] else "")
     return [
         row["task"], row["tier"], row["protocol"], row["agent"], row["config"], n, str(row["failed"]),
@@ -116,7 +116,7 @@ def _row(row: dict[str, Any]) -> list[str]:
 
 
 def _footnote(frame: pd.DataFrame) -> list[str]:
-    early = any(r.tier == "laptop" and fnmatchcase(r.task, STOPS_EARLY) for r in frame.itertuples())
+    early = any(fnmatchcase(task, STOPS_EARLY) for task in frame.loc[frame["tier"] == "laptop", "task"])
     thresholds = sorted({pattern for task in frame["task"] for pattern in SOLVED_AT if fnmatchcase(task, pattern)})
     return [
         "n: seeds that ended, failed ones among them. Final: mean over the finished seeds of their last evaluation.",

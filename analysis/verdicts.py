@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -62,7 +62,7 @@ class _Tests(NamedTuple):
 class _Runs(NamedTuple):
     """The runs of `frames.scores` by tier, task and agent, with the metrics of the claims of a figure."""
 
-    cells: dict[tuple[str, str, str], pd.DataFrame]
+    cells: dict[tuple[Hashable, ...], pd.DataFrame]
     none: pd.DataFrame  # no rows
 
     @classmethod

@@ -50,7 +50,7 @@ def save_point(run: Path, agent: Agent, harness: Mapping[str, Any], environments
         agent.save(folder / "agent")
         checkpoint.write_file(folder / HARNESS, json.dumps(harness, indent=1).encode())
         arrays = io.BytesIO()
-        np.savez(arrays, **environments)
+        np.savez(arrays, **environments)  # type: ignore[arg-type]  # none is called `allow_pickle`
         checkpoint.write_file(folder / ENVIRONMENTS, arrays.getvalue())
 
     try:

@@ -70,7 +70,7 @@ class Recorder:
             }
             self._mirrors: list[Mirror] = []
             if tensorboard:
-                self._mirrors.append(TensorBoard(folder / "tensorboard", state and self._env_steps))
+                self._mirrors.append(TensorBoard(folder / "tensorboard", None if state is None else self._env_steps))
             if wandb:
                 self._mirrors.append(WandB(folder, planned.run_id, planned.config))
             for mirror in self._mirrors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import gymnasium
@@ -52,14 +53,14 @@ class Slots:
     def _reset(self, asked: Mapping[int, tuple[int | None, dict[str, Any]]]) -> list[tuple[Any, ...]]:
         """{slot: (seed, options)} -> [(observation, infos)]."""
         return [
-            self._tuple(2, "reset()", slot, lambda env, s=seed, o=options: env.reset(seed=s, options=o))
+            self._tuple(2, "reset()", slot, methodcaller("reset", seed=seed, options=options))
             for slot, (seed, options) in asked.items()
         ]
 
     def _step(self, actions: Sequence[Any]) -> list[tuple[Any, ...]]:
         """One action a slot -> [(observation, reward, terminated, truncated, infos)]."""
         pairs = zip(self._numbers, actions, strict=True)
-        return [self._tuple(5, "step()", slot, lambda env, a=action: env.step(a)) for slot, action in pairs]
+        return [self._tuple(5, "step()", slot, methodcaller("step", action)) for slot, action in pairs]
 
     def _tuple(self, length: int, name: str, slot: int, call: Callable[[gymnasium.Env], Any]) -> tuple[Any, ...]:
         answer = self._call(slot, call, self._envs[slot - self._numbers.start])

@@ -73,7 +73,9 @@ def missing(jobs: Iterable[Job], root: Path, replace: bool = False) -> list[Job]
     tiers = sorted({job.tier for job in jobs})
     local = {row.run_id: row for tier in tiers for row in load("runs", root, ("runs",), tier)}
     reference = {row.run_id: row for tier in tiers for row in load("runs", root, ("reference",), tier)}
-    todo, refused, stale = [], [], []
+    todo: list[Job] = []
+    refused: list[tuple[str, str]] = []  # with what has changed
+    stale: list[tuple[str, str]] = []
     for job in jobs:
         row = local.get(job.run_id) or reference.get(job.run_id)
         changed = _changed(job, row) if row else ""

@@ -57,7 +57,8 @@ def load(tier: str, root: Path) -> Data:
         frame.assign(corridor=_corridors(frame)).sort_values("corridor") for frame in (means, seeds, published)
     )
     left_out = tuple(
-        f"{row.agent} at {row.task.removeprefix(PREFIX)} ({row.protocol}/{row.config})" for row in second.itertuples()
+        f"{row['agent']} at {row['task'].removeprefix(PREFIX)} ({row['protocol']}/{row['config']})"
+        for row in second.to_dict("records")
     )
     return Data(tier, means, seeds, published, left_out)
 
@@ -119,13 +120,14 @@ def _draw_agent(axes: Axes, data: Data, agent: str, shift: float) -> Line2D:
         "linewidth": 0.6,
         "zorder": 4,
     }
-    for corridor, seeds in data.seeds[data.seeds["agent"] == agent].dropna(subset="return").groupby("corridor"):
+    for _, seeds in data.seeds[data.seeds["agent"] == agent].dropna(subset="return").groupby("corridor"):
+        x = seeds["corridor"] * shift
         bar = stats.mean_interval(seeds["return"], failed="error")
         if bar.low is not None and bar.high is not None and bar.value is not None:
             lengths = [[bar.value - max(bar.low, LOWEST)], [min(bar.high, ORACLE) - bar.value]]
-            axes.errorbar(corridor * shift, bar.value, lengths, fmt="none", ecolor=style.color, elinewidth=1, capsize=3)
+            axes.errorbar(x.iloc[0], bar.value, lengths, fmt="none", ecolor=style.color, elinewidth=1, capsize=3)
         spread = SEED_STEP ** (np.arange(len(seeds)) - (len(seeds) - 1) / 2)
-        axes.scatter(seeds["corridor"] * shift * spread, seeds["return"], **dots)
+        axes.scatter(x * spread, seeds["return"], **dots)
     (line,) = axes.plot(means["x"], means["mean"], **look, label=style.label, alpha=0.9, zorder=3)
     return line
 

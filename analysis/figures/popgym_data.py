@@ -83,7 +83,8 @@ def common_caption(data: Data, agents: Sequence[str]) -> list[str]:
             "most; it is not to be read against the published boxes."
         )
     if not data.second.empty:
-        names = (f"{row.agent} on {short(row.task)} ({row.protocol}/{row.config})" for row in data.second.itertuples())
+        second = data.second.to_dict("records")
+        names = (f"{row['agent']} on {short(row['task'])} ({row['protocol']}/{row['config']})" for row in second)
         sentences.append(f"Left out, other protocol or configuration: {', '.join(names)}.")
     return sentences
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -39,7 +41,7 @@ def plot(data: Data) -> Figure:
     return figure
 
 
-def _look(agent: str) -> dict[str, object]:
+def _look(agent: str) -> dict[str, Any]:
     style = agent_style(agent)
     return {
         "color": style.color, "marker": style.marker, "markersize": 11 if style.marker == "*" else 6,
@@ -48,13 +50,13 @@ def _look(agent: str) -> dict[str, object]:
 
 
 def _draw(axes: Axes, height: float, seeds: pd.Series, agent: str) -> None:
-    if seeds.empty:
+    estimate = stats.mean_interval(seeds, failed="error")
+    if estimate.value is None:  # no seeds
         return
     color = agent_style(agent).color
-    estimate = stats.mean_interval(seeds, failed="error")
     if estimate.low is not None and estimate.high is not None:
         axes.hlines(height, estimate.low, estimate.high, color=color, linewidth=1.3, zorder=3)
-    axes.plot(estimate.value, height, **_look(agent))  # type: ignore[arg-type]
+    axes.plot(estimate.value, height, **_look(agent))
     axes.scatter(seeds, np.full(len(seeds), height), s=12, color=color, edgecolor="white", linewidth=0.5, zorder=5)
 
 

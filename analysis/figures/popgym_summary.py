@@ -44,7 +44,7 @@ def published_boxes(published: pd.DataFrame, metric: str) -> list[Box]:
     boxes = []
     for agent in PUBLISHED:
         rows = published[(published["metric"] == metric) & (published["agent"] == agent)]
-        value = {row.x_kind: row.value for row in rows.itertuples()}
+        value = dict(zip(rows["x_kind"], rows["value"], strict=True))
         if "median" not in value:
             continue  # the standardised panel has no worst baseline
         below = rows.loc[rows["x_kind"] == "below_q1_point", "value"]

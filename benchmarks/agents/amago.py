@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
 
 from amago_core.acting import Actor
 from amago_core.agent import Agent
@@ -20,6 +19,9 @@ from amago_core.train import Trainer
 from benchmarks.agents.presets import configure
 from benchmarks.agents.protocol import AgentSpec, CannotResume, Progress, VectorStep
 from results.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarks.harness_env import HarnessEnv
 
 
 class Amago:
@@ -44,7 +46,7 @@ class Amago:
         self._trainer: Trainer | None = None  # while it learns
         self._state: dict[str, Any] | None = None  # of a trainer to go on from
 
-    def learn(self, envs: VectorEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
+    def learn(self, envs: HarnessEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
         try:
             self._trainer = Trainer(self.agent, envs, seeds, self.spec.folder, self._state)
         except ReplayDamaged as error:

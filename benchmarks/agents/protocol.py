@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.vector import VectorEnv
 
 from amago_core.progress import Progress
 from benchmarks.task import Task
 from benchmarks.vector_step import VectorStep
 from results.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarks.harness_env import HarnessEnv
 
 __all__ = ["Agent", "AgentSpec", "CannotResume", "ContractError", "Progress", "VectorStep"]
 
@@ -63,7 +65,7 @@ class Agent(Protocol):
 
     def __init__(self, spec: AgentSpec) -> None: ...
 
-    def learn(self, envs: VectorEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
+    def learn(self, envs: HarnessEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
         """Train; yield at safe points, at least every few seconds. At each the harness may evaluate, save or stop.
 
         `envs` does not reset itself: pass `options={"reset_mask": done}` to reset the slots that are done. Their

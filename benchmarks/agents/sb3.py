@@ -198,7 +198,7 @@ def _global_generators(stream: np.random.SeedSequence | int) -> Iterator[None]:
     numpy_state = np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(integer_seed(child(stream, "torch")))
-        np.random.set_state(np.random.MT19937(child(stream, "numpy")).state)
+        np.random.set_state(np.random.MT19937(child(stream, "numpy")).state)  # type: ignore[arg-type]
         try:
             yield
         finally:

@@ -43,7 +43,7 @@ def run(pattern: str = "") -> list[dict[str, Any]]:
 
 def rows(records: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     """The table's rows: what a reader compares, as text."""
-    table = []
+    table: list[tuple[str, ...]] = []
     for r in records:
         shown = faster = ""
         if official := OFFICIAL.get((r["name"], r["threads"])):

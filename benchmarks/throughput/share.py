@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from gymnasium.vector import VectorEnv
 from benchmarks.agents.amago import Amago
 from benchmarks.agents.protocol import AgentSpec, Progress, VectorStep
 from benchmarks.catalog import get_task
+from benchmarks.harness_env import HarnessEnv
 from benchmarks.plan import plan
 from benchmarks.run import run
 from benchmarks.task import Task
@@ -37,7 +38,7 @@ class Turns:
         self.start()
 
     def start(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self._owner, self._since = "harness", self._clock()
 
     def give(self, owner: str) -> str:
@@ -69,7 +70,7 @@ class TimedAmago(Amago):
     def __init__(self, spec: AgentSpec) -> None:
         TURNS.of("agent", super().__init__)(spec, preset="amago")
 
-    def learn(self, envs: VectorEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
+    def learn(self, envs: HarnessEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
         for name in ("step", "reset"):
             setattr(envs, name, TURNS.of("harness", getattr(envs, name)))
         points = super().learn(envs, seeds)
@@ -93,7 +94,7 @@ def _timed_environment(make: Callable[[int], VectorEnv], slots: int) -> VectorEn
     return envs
 
 
-def timed_run() -> Counter[str]:
+def timed_run() -> dict[str, float]:
     """Seconds of `harness`, `agent` and `environment` in a part of the laptop run of the T-Maze with N = 30."""
     task: Task = get_task("long_term_memory/tmaze/passive-30")
     whole = task.budget("laptop")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.cores import fast_dtype
 from benchmarks.heap import keep_freed_memory
@@ -38,10 +39,11 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def timed(benchmark: Callable[..., object], work: cases.Work, name: str, threads: int, dtype: str, rounds: int) -> None:
+def timed(benchmark: BenchmarkFixture, work: cases.Work, name: str, threads: int, dtype: str, rounds: int) -> None:
     work.call()  # caches, lazy initialisation
     yardstick = cases.matmul(dtype)
     benchmark.pedantic(work.call, rounds=rounds, warmup_rounds=1)
+    assert benchmark.stats is not None, "the benchmarks are switched off"
     seconds = benchmark.stats.stats.median
     products = cases.best_of(yardstick.call)
     benchmark.extra_info |= {
@@ -57,17 +59,17 @@ def timed(benchmark: Callable[..., object], work: cases.Work, name: str, threads
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", LEARNING)
-def test_learning(benchmark: Callable[..., object], name: str, threads: int, dtype: str) -> None:
+def test_learning(benchmark: BenchmarkFixture, name: str, threads: int, dtype: str) -> None:
     timed(benchmark, LEARNING[name](dtype), name, threads, dtype, rounds=10 if name == "update-small" else 3)
 
 
 @pytest.mark.parametrize("name", ACTING)
-def test_acting(benchmark: Callable[..., object], name: str, threads: int) -> None:
+def test_acting(benchmark: BenchmarkFixture, name: str, threads: int) -> None:
     timed(benchmark, ACTING[name](), name, threads, "float32", rounds=5)
 
 
 @pytest.mark.parametrize("threads", [2], indirect=True)
-def test_acting_on_popgym(benchmark: Callable[..., object], threads: int) -> None:
+def test_acting_on_popgym(benchmark: BenchmarkFixture, threads: int) -> None:
     pytest.importorskip("popgym")
     rates = benchmark.pedantic(cases.popgym_rates, args=(64,), rounds=1)
     yardstick = cases.matmul("float32")
@@ -76,11 +78,11 @@ def test_acting_on_popgym(benchmark: Callable[..., object], threads: int) -> Non
 
 
 @pytest.mark.parametrize("name", STARTING)
-def test_start_up(benchmark: Callable[..., object], name: str) -> None:
+def test_start_up(benchmark: BenchmarkFixture, name: str) -> None:
     timed(benchmark, cases.start_up(STARTING[name]), f"start-up-{name}", 1, "float32", rounds=5)
 
 
-def test_harness_share(benchmark: Callable[..., object]) -> None:
+def test_harness_share(benchmark: BenchmarkFixture) -> None:
     seconds = benchmark.pedantic(share.timed_run, rounds=1)
-    part = seconds["harness"] / seconds.total()
+    part = seconds["harness"] / sum(seconds.values())
     benchmark.extra_info |= {"name": "harness share of a run", "threads": 1, "dtype": fast_dtype(), "share": part}

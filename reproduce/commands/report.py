@@ -62,7 +62,7 @@ def _unmatched(root: Path | None, tier: str | None, pattern: str, agent_ids: Seq
     if not any(fnmatchcase(task, pattern) for task in tasks):
         yield f"no runs of a task {pattern!r}; {_near(pattern, tasks)}"
         return
-    agents = sorted({row.agent for row in runs.itertuples() if fnmatchcase(row.task, pattern)})
+    agents = sorted(runs.loc[[fnmatchcase(task, pattern) for task in runs["task"]], "agent"].unique())
     for agent in agent_ids:
         if agent not in agents:
             yield f"no runs of the agent {agent!r} there; {_near(agent, agents)}"

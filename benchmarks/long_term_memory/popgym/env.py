@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector.utils import batch_space, create_empty_array
 
 
 class PopgymEnv(VectorEnv):
@@ -41,7 +41,7 @@ class PopgymEnv(VectorEnv):
         self.single_action_space = self._envs[0].action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._observation = np.zeros(self.observation_space.shape, self.observation_space.dtype)
+        self._observation = np.asarray(create_empty_array(self.single_observation_space, num_envs))
         self._reward = np.zeros(num_envs)
         self._done = np.ones(num_envs, bool)
         self._never = np.zeros(num_envs, bool)
@@ -72,4 +72,4 @@ class PopgymEnv(VectorEnv):
 def _without_tuple(space: gymnasium.Space) -> gymnasium.Space:
     if not isinstance(space, spaces.Tuple):
         return space
-    return spaces.MultiDiscrete([part.n for part in space.spaces])
+    return spaces.MultiDiscrete([spaces.flatdim(part) for part in space.spaces])

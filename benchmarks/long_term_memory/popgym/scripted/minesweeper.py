@@ -37,7 +37,7 @@ def safest(risk: np.ndarray, opened: Iterable[int], side: int) -> int:
     """Of the squares with the least risk the one with the fewest unopened neighbours: its number says most of each."""
     known = sum(1 << square for square in opened)
     neighbours = [(block & ~known).bit_count() for block in around(side)]
-    return int(np.lexsort((neighbours, risk.round(9)))[0])
+    return int(np.lexsort(np.stack([neighbours, risk.round(9)]))[0])
 
 
 def gives_up(risk: float, left: int, safe: int) -> bool:
