@@ -42,7 +42,7 @@ def scores(
         fnmatchcase(each, task) and seed < FIRST_TUNING_SEED and (agents is None or agent in agents)
         for each, agent, seed in zip(runs["task"], runs["agent"], runs["seed"], strict=True)
     ]
-    runs = runs[keep]
+    runs = runs.loc[keep]  # not runs[keep]: of an empty list that takes no columns
     columns = ["run_id", "task", "protocol", "agent", "tier", "seed", "updates", "env_steps", "wall_s"]
     frame = runs[columns].assign(config=runs["config"].map(_digest))
     frame["state"] = runs["status"].where(runs["status"].isin(["finished", "failed"]), "unfinished")
