@@ -57,6 +57,13 @@ def test_arrows(path):
         assert found - set(ALLOWED) - sys.stdlib_module_names <= FOREIGN[package]
 
 
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "tests/amago_core").glob("*.py")), ids=name)
+def test_the_core_is_tested_without_the_other_packages(path):
+    """Nor by code that a test keeps as text and runs in a process of its own."""
+    found = set(re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE))
+    assert not found & (set(ALLOWED) - {"amago_core"})
+
+
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_a_file_holds_one_idea(path):
     assert len(path.read_text().splitlines()) <= 400

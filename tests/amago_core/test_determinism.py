@@ -14,7 +14,7 @@ from gymnasium import spaces
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
 from amago_core.train import Trainer
-from benchmarks.long_term_memory.tmaze import TMaze
+from tests.amago_core.envs import Corridor
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Config(
@@ -27,7 +27,7 @@ MODELS = ("transformer", "gru", "memoryless")
 
 def fingerprint(model: str, seed: int, folder: Path) -> str:
     """Hash of everything an agent has learned after 30 updates."""
-    envs = TMaze(3, corridor=4)
+    envs = Corridor(3)
     envs.reset(seed=seed)  # rollouts afterwards follow from here
     config = CONFIG.replace({"sequence_model": model})
     agent = Agent(config, envs.single_observation_space, spaces.Discrete(4), Rollout(5), np.random.SeedSequence(seed))

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
 
 from amago_core.acting import Actor
 from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
 from amago_core.train import Trainer
-from benchmarks.long_term_memory.tmaze import TMaze
+from tests.amago_core.envs import Corridor, Reach
 
 SMALL = Config(
     encoder_hidden=(32,), encoder_width=32, width=32, layers=1, heads=2, dropout=0.0, head_hidden=(32,),
@@ -26,41 +24,6 @@ SMALL = Config(
     epsilon_start=(1.0, 0.05), epsilon_end=(1.0, 0.05), anneal_steps=300, sample_actions=False,
 )  # fmt: skip
 SLOTS, EVERY = 10, 50
-
-
-class Reach(VectorEnv):
-    """Three moves of at most a half on a line to a target at -0.9 or 0.9 that is shown at the start only.
-
-    Observation (target or 0, place); the reward is minus the distance after the third move.
-    """
-
-    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
-    horizon = 3
-
-    def __init__(self, num_envs: int) -> None:
-        self.num_envs = num_envs
-        self.single_observation_space = spaces.Box(-2, 2, (2,), np.float32)
-        self.single_action_space = spaces.Box(-1, 1, (1,), np.float32)
-        self.target, self.place, self.t = (np.zeros(num_envs, np.float32) for _ in range(3))
-
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
-        if seed is not None:
-            self.rng = np.random.default_rng(seed)
-        options = options or {}
-        mask = options.get("reset_mask", np.ones(self.num_envs, bool))
-        instance = options.get("instance", self.rng.integers(2, size=self.num_envs))
-        self.target = np.where(mask, np.float32(0.9) * (2 * instance - 1), self.target)
-        self.place, self.t = np.where(mask, 0, self.place), np.where(mask, 0, self.t)
-        return self._observation(), {}
-
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-        self.place, self.t = self.place + actions[:, 0] / 2, self.t + 1
-        done = self.t == self.horizon
-        reward = np.where(done, -np.abs(self.place - self.target), 0).astype(np.float32)
-        return self._observation(), reward, done, np.zeros_like(done), {}
-
-    def _observation(self) -> np.ndarray:
-        return np.stack([np.where(self.t == 0, self.target, 0), self.place], axis=1).astype(np.float32)
 
 
 def mean_return(agent: Agent, envs: Any) -> float:
@@ -95,21 +58,17 @@ def learn(make: Any, folder: Path, goal: float, updates: int, seed: int = 0, **s
     raise AssertionError("training does not end by itself")
 
 
-def tmaze(slots: int) -> TMaze:
-    return TMaze(slots, corridor=4)
-
-
 @pytest.mark.parametrize("model", ["transformer", "gru"])
-def test_memory_solves_a_tmaze(model: str, tmp_path: Path) -> None:
+def test_memory_solves_the_corridor(model: str, tmp_path: Path) -> None:
     """0.95 needs both turns right: without memory 0.5 is the most, without a value of later steps 0 is."""
-    returns = learn(tmaze, tmp_path, goal=0.95, updates=1500, sequence_model=model, reward_multiplier=100.0)
+    returns = learn(Corridor, tmp_path, goal=0.95, updates=1500, sequence_model=model, reward_multiplier=100.0)
     assert returns[-1] >= 0.95, returns
 
 
 def test_without_memory_half_of_the_turns_are_wrong(tmp_path: Path) -> None:
     """It walks the corridor, so it learns; and no return passes 0.5, so nothing leaks the cue."""
     settings = {"sequence_model": "memoryless", "reward_multiplier": 100.0}
-    returns = learn(tmaze, tmp_path, goal=0.51, updates=600, **settings)
+    returns = learn(Corridor, tmp_path, goal=0.51, updates=600, **settings)
     assert max(returns) == pytest.approx(0.5), returns
 
 

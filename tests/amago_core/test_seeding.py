@@ -13,7 +13,7 @@ from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
 from amago_core.seeding import child, integer_seed, listening, torch_generator
 from amago_core.train import Trainer
-from benchmarks.long_term_memory.tmaze import TMaze
+from tests.amago_core.envs import Corridor
 
 
 def words(sequence: np.random.SeedSequence) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ def _trained(settings: dict, folder: Path) -> torch.Tensor:
         encoder_hidden=(8,), encoder_width=8, width=16, layers=1, heads=2, head_hidden=(8,), discounts=(0.9,),
         steps_per_iteration=10, updates_per_iteration=2, batch_sequences=4, warmup_updates=0, replay_tokens=1000,
     ).replace(settings)  # fmt: skip
-    envs = TMaze(3, corridor=4)
+    envs = Corridor(3)
     envs.reset(seed=0)
     agent = Agent(
         config, envs.single_observation_space, envs.single_action_space, Rollout(5), np.random.SeedSequence(3)

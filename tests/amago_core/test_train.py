@@ -13,7 +13,7 @@ from amago_core.agent import Agent
 from amago_core.config import Config, Rollout
 from amago_core.progress import Progress
 from amago_core.train import Trainer
-from benchmarks.long_term_memory.tmaze import TMaze
+from tests.amago_core.envs import Corridor
 
 TINY = Config(
     encoder_hidden=(8,), encoder_width=8, width=8, layers=1, heads=1, head_hidden=(8,), discounts=(),
@@ -23,7 +23,7 @@ TINY = Config(
 
 def trainer(folder: Path, **settings: Any) -> Trainer:
     """Two slots of a T-Maze of 5 steps."""
-    envs = TMaze(2, corridor=4)
+    envs = Corridor(2)
     envs.reset(seed=0)
     spaces = envs.single_observation_space, envs.single_action_space
     agent = Agent(TINY.replace(settings), *spaces, Rollout(envs.horizon), np.random.SeedSequence(0))
