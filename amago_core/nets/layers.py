@@ -33,7 +33,10 @@ class ExactProduct(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.bias_shape = bias.shape
-        return (x.to(weight.dtype) @ weight).add_(bias)
+        if weight.dim() == 2:
+            return (x.to(weight.dtype) @ weight).add_(bias)
+        # Members one by one: on a CPU one batched product takes a quarter longer.
+        return torch.stack([torch.addmm(b, each.to(w.dtype), w) for each, w, b in zip(x, weight, bias, strict=True)])
 
     @staticmethod
     @once_differentiable
