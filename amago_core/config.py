@@ -32,7 +32,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("online_weight", "offline_weight", "critic_weight"), (0, math.inf)),
     **dict.fromkeys(("lr", "weight_decay"), (0, math.inf)),
     "gradient_clip": (1e-6, math.inf),  # 0 would be no learning at all, not no clipping
-    **dict.fromkeys(("encoder_hidden", "head_hidden"), (1, math.inf)),
+    **dict.fromkeys(("encoder_hidden", "actor_critic_hidden"), (1, math.inf)),
     **dict.fromkeys(("epsilon_start", "epsilon_end", "corridor_epsilon"), (0, 1)),
     "corridor_ends": (0, math.inf),
     "popart_rate": (1e-6, 1),
@@ -124,8 +124,8 @@ class Config(Hyperparameters):
     attention: Literal["auto", "reference", "sdpa", "blocked", "flash"] = "auto"
 
     # Actor and critics (agent.md 4)
-    head_hidden: tuple[int, ...] = (256, 256)
-    head_activation: Activation = "leaky_relu"
+    actor_critic_hidden: tuple[int, ...] = (256, 256)
+    actor_critic_activation: Activation = "leaky_relu"
     critics: int = 4
     gamma: float = 0.999  # the discount it acts for
     discounts: tuple[float, ...] | None = None  # trained beside gamma; None: the paper's list for the action type
@@ -167,8 +167,8 @@ class Config(Hyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.head_hidden:
-            raise ValueError("head_hidden needs at least one hidden layer")
+        if not self.actor_critic_hidden:
+            raise ValueError("actor_critic_hidden needs at least one hidden layer")
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         for gamma in (*(self.discounts or ()), self.gamma):

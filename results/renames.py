@@ -18,6 +18,8 @@ RENAMED: Mapping[str, str] = {
     "target_rate": "tau",
     "middle_epsilon": "corridor_epsilon",
     "edges": "corridor_ends",
+    "head_hidden": "actor_critic_hidden",
+    "head_activation": "actor_critic_activation",
 }
 
 

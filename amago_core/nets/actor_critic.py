@@ -38,13 +38,13 @@ class Critics(nn.Module):
 
     def __init__(self, config: Config, inputs: int, outputs: int) -> None:
         super().__init__()
-        hidden = config.head_hidden
+        hidden = config.actor_critic_hidden
         self.first = EnsembleLinear(config.critics, inputs, hidden[0])
         rest: list[nn.Module] = []
         for fan_in, fan_out in pairwise(hidden):
-            rest += [activation(config.head_activation), EnsembleLinear(config.critics, fan_in, fan_out)]
+            rest += [activation(config.actor_critic_activation), EnsembleLinear(config.critics, fan_in, fan_out)]
         # Actions differ by little and values may be large: their difference does not survive the 8 bits of bfloat16.
-        rest += [activation(config.head_activation), Float32EnsembleLinear(config.critics, hidden[-1], outputs)]
+        rest += [activation(config.actor_critic_activation), Float32EnsembleLinear(config.critics, hidden[-1], outputs)]
         self.rest = nn.Sequential(*rest)  # [C, M, hidden] -> [C, M, outputs]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -130,8 +130,8 @@ class DiscreteActorCritic(ActorCritic):
     def __init__(self, config: Config, discounts: int, actions: int) -> None:
         super().__init__()
         self.discounts, self.actions = discounts, actions
-        sizes = (config.width, *config.head_hidden, discounts * actions)
-        self.actor = mlp(sizes, config.head_activation, last=Float32Linear)
+        sizes = (config.width, *config.actor_critic_hidden, discounts * actions)
+        self.actor = mlp(sizes, config.actor_critic_activation, last=Float32Linear)
         self.critics = Critics(config, config.width, discounts * actions)
         self._copy_targets()
 
@@ -181,8 +181,8 @@ class ContinuousActorCritic(ActorCritic):
     def __init__(self, config: Config, discounts: tuple[float, ...], actions: int, generator: torch.Generator) -> None:
         super().__init__()
         self.discounts, self.actions, self.generator = len(discounts), actions, generator
-        sizes = (config.width, *config.head_hidden, len(discounts) * 2 * actions)
-        self.actor = mlp(sizes, config.head_activation, last=Float32Linear)
+        sizes = (config.width, *config.actor_critic_hidden, len(discounts) * 2 * actions)
+        self.actor = mlp(sizes, config.actor_critic_activation, last=Float32Linear)
         self.critics = Critics(config, config.width + 1 + actions, 1)
         self.register_buffer("feature", 10 * torch.tensor(discounts).clamp(min=1e-3).log().unsqueeze(1))  # [G, 1]
         self._copy_targets()

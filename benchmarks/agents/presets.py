@@ -22,7 +22,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "amago-naive": {
         **_PLAIN_TRANSFORMER,
         "sequence_activation": "gelu",
-        "head_activation": "relu",
+        "actor_critic_activation": "relu",
         "encoder_activation": "relu",
         "critics": 2,
         "gamma": 0.99,
@@ -30,7 +30,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "amago-no-multigamma": {"discounts": ()},
     "amago-vanilla-transformer": _PLAIN_TRANSFORMER,
-    "amago-relu": {"sequence_activation": "relu", "head_activation": "relu", "encoder_activation": "relu"},
+    "amago-relu": {"sequence_activation": "relu", "actor_critic_activation": "relu", "encoder_activation": "relu"},
     "amago-two-critics": {"critics": 2},
     "amago-no-filtered-bc": {"offline_weight": 0.0},
 }

@@ -31,7 +31,7 @@ SMALL: Settings = {
     "width": 64,
     "layers": 2,
     "heads": 2,  # few wide heads: on a CPU the cost of attention grows with their number
-    "head_hidden": (128, 128),
+    "actor_critic_hidden": (128, 128),
     "discounts": (0.9, 0.97, 0.99),
     "warmup_updates": 100,
     "lr": 5e-4,

@@ -14,7 +14,7 @@ from amago_core.sequences import Batch, Packing
 
 #: No noise from dropout, sizes that run in milliseconds.
 TINY = Config(
-    encoder_hidden=(16,), encoder_width=12, width=16, layers=2, heads=2, dropout=0.0, head_hidden=(16, 16),
+    encoder_hidden=(16,), encoder_width=12, width=16, layers=2, heads=2, dropout=0.0, actor_critic_hidden=(16, 16),
     critics=4, gamma=0.97, discounts=(0.5, 0.9), warmup_updates=0,
 )  # fmt: skip
 OBSERVATION = spaces.Box(-np.inf, np.inf, (3,), np.float32)

@@ -79,7 +79,7 @@ def test_values_that_would_not_fit_are_refused_with_their_size() -> None:
     config = Config(discounts=(0.9,) * 17, batch_sequences=24)
     with pytest.raises(UnsupportedSpace, match=r"^10,000 actions: .*\(4 critics x 24,000 .* x 18 discounts\).* 64 GiB"):
         Agent(config, BOX, spaces.Discrete(10_000), Rollout(1_000), np.random.SeedSequence(0))
-    small = config.replace({"batch_tokens": 1_000, "head_hidden": (8,)})
+    small = config.replace({"batch_tokens": 1_000, "actor_critic_hidden": (8,)})
     Agent(small, BOX, spaces.Discrete(10_000), Rollout(1_000), np.random.SeedSequence(0))
 
 

@@ -210,8 +210,8 @@ class Clock(VectorEnv):
 
 
 CONFIG = Config(
-    encoder_hidden=(8,), encoder_width=8, width=8, layers=2, heads=2, head_hidden=(8,), discounts=(0.9,), dropout=0.1,
-    steps_per_iteration=4, updates_per_iteration=3, batch_sequences=4, batch_tokens=18, warmup_updates=30,
+    encoder_hidden=(8,), encoder_width=8, width=8, layers=2, heads=2, actor_critic_hidden=(8,), discounts=(0.9,),
+    dropout=0.1, steps_per_iteration=4, updates_per_iteration=3, batch_sequences=4, batch_tokens=18, warmup_updates=30,
     replay_tokens=60, replay_trajectories=12, anneal_steps=100,
 )  # fmt: skip
 SPACES = {"discrete": spaces.Discrete(3), "continuous": spaces.Box(-2, 2, (2,), np.float32)}

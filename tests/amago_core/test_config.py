@@ -14,7 +14,7 @@ def test_the_defaults_are_those_of_the_paper() -> None:
     c = Config()
     assert (c.encoder_hidden, c.encoder_width) == ((512, 512), 256)
     assert (c.width, c.layers, c.heads, c.dropout) == (256, 3, 8, 0.05)
-    assert (c.head_hidden, c.critics, c.gamma, c.reward_multiplier) == ((256, 256), 4, 0.999, 10)
+    assert (c.actor_critic_hidden, c.critics, c.gamma, c.reward_multiplier) == ((256, 256), 4, 0.999, 10)
     assert (c.online_weight, c.offline_weight, c.critic_weight, c.popart_rate) == (1, 0.1, 10, 5e-4)
     assert (c.lr, c.weight_decay, c.gradient_clip, c.warmup_updates) == (1e-4, 1e-3, 1, 10_000)
     assert (c.batch_sequences, c.steps_per_iteration, c.updates_per_iteration) == (24, 1000, 1000)
@@ -68,7 +68,7 @@ def test_settings_are_read_from_text(name: str, text: str, value: Any) -> None:
         ({"reward_multiplier": "nan"}, ["reward_multiplier must be a finite number"]),
         ({"advantage_threshold": "nan"}, ["advantage_threshold", "finite"]),
         ({"encoder_hidden": "64+-5"}, ["encoder_hidden", "at least 1, not -5"]),
-        ({"head_hidden": "0"}, ["head_hidden", "at least 1"]),
+        ({"actor_critic_hidden": "0"}, ["actor_critic_hidden", "at least 1"]),
         ({"epsilon_start": "5+0"}, ["epsilon_start", "between 0 and 1"]),
         ({"corridor_epsilon": "7"}, ["corridor_epsilon", "between 0 and 1"]),
         ({"corridor_ends": "-1+0"}, ["corridor_ends", "at least 0"]),

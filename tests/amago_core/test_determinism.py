@@ -18,7 +18,7 @@ from tests.amago_core.envs import Corridor
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Config(
-    encoder_hidden=(16,), encoder_width=16, width=16, layers=2, heads=2, head_hidden=(16,), discounts=(0.9,),
+    encoder_hidden=(16,), encoder_width=16, width=16, layers=2, heads=2, actor_critic_hidden=(16,), discounts=(0.9,),
     steps_per_iteration=15, updates_per_iteration=5, batch_sequences=6, batch_tokens=20, warmup_updates=5,
     replay_trajectories=12, replay_tokens=60,
 )  # fmt: skip

@@ -18,7 +18,7 @@ from amago_core.train import Trainer
 from tests.amago_core.envs import Corridor, Reach
 
 SMALL = Config(
-    encoder_hidden=(32,), encoder_width=32, width=32, layers=1, heads=2, dropout=0.0, head_hidden=(32,),
+    encoder_hidden=(32,), encoder_width=32, width=32, layers=1, heads=2, dropout=0.0, actor_critic_hidden=(32,),
     discounts=(0.9,), gamma=0.97, lr=2e-3, warmup_updates=20, tau=0.02,
     steps_per_iteration=25, updates_per_iteration=20, replay_tokens=20_000,
     epsilon_start=(1.0, 0.05), epsilon_end=(1.0, 0.05), anneal_steps=300, sample_actions=False,

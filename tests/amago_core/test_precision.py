@@ -20,7 +20,8 @@ from amago_core.sequences import Batch
 
 DISCRETE, BOX = spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)
 BOTH = pytest.mark.parametrize("space", [DISCRETE, BOX], ids=["discrete", "continuous"])
-SIZES = {"encoder_hidden": (64,), "encoder_width": 64, "width": 64, "head_hidden": (64, 64), "input_norm": False}
+WIDTHS = {"encoder_hidden": (64,), "encoder_width": 64, "width": 64, "actor_critic_hidden": (64, 64)}
+SIZES = {**WIDTHS, "input_norm": False}
 SPREAD = 0.024  # of a critic's values over the actions at one state, about one standard deviation
 
 

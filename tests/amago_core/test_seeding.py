@@ -81,7 +81,7 @@ def test_building_and_training_leave_the_global_generators_alone(settings: dict,
 
 def _trained(settings: dict, folder: Path) -> torch.Tensor:
     config = Config(
-        encoder_hidden=(8,), encoder_width=8, width=16, layers=1, heads=2, head_hidden=(8,), discounts=(0.9,),
+        encoder_hidden=(8,), encoder_width=8, width=16, layers=1, heads=2, actor_critic_hidden=(8,), discounts=(0.9,),
         steps_per_iteration=10, updates_per_iteration=2, batch_sequences=4, warmup_updates=0, replay_tokens=1000,
     ).replace(settings)  # fmt: skip
     envs = Corridor(3)

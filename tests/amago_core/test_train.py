@@ -16,7 +16,7 @@ from amago_core.train import Trainer
 from tests.amago_core.envs import Corridor
 
 TINY = Config(
-    encoder_hidden=(8,), encoder_width=8, width=8, layers=1, heads=1, head_hidden=(8,), discounts=(),
+    encoder_hidden=(8,), encoder_width=8, width=8, layers=1, heads=1, actor_critic_hidden=(8,), discounts=(),
     steps_per_iteration=5, updates_per_iteration=3, batch_sequences=4, replay_tokens=100,
 )  # fmt: skip
 

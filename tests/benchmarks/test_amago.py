@@ -12,7 +12,7 @@ from benchmarks.agents.protocol import AgentSpec, VectorStep
 from benchmarks.evaluate import evaluate, evaluation_seeds
 
 HORIZON, ROLLOUTS, SLOTS = 4, 2, 2
-SMALL = {"encoder_hidden": "8", "encoder_width": "8", "width": "8", "head_hidden": "8", "discounts": "0.9"}
+SMALL = {"encoder_hidden": "8", "encoder_width": "8", "width": "8", "actor_critic_hidden": "8", "discounts": "0.9"}
 
 
 @pytest.mark.parametrize("preset", ["amago", "amago-gru", "amago-memoryless"])

@@ -13,7 +13,7 @@ def test_the_naive_agent_switches_exactly_the_list_of_the_paper() -> None:
     naive = Config().replace(PRESETS["amago-naive"])
     assert {name: getattr(naive, name) for name in changed(naive)} == {
         "sequence_activation": "gelu",
-        "head_activation": "relu",
+        "actor_critic_activation": "relu",
         "encoder_activation": "relu",
         "normformer": False,
         "sigma_reparam": False,
@@ -32,7 +32,7 @@ def test_the_naive_agent_switches_exactly_the_list_of_the_paper() -> None:
         ("amago-memoryless", {"sequence_model"}),
         ("amago-no-multigamma", {"discounts"}),
         ("amago-vanilla-transformer", {"sigma_reparam", "normformer", "head_scaling"}),
-        ("amago-relu", {"sequence_activation", "head_activation", "encoder_activation"}),
+        ("amago-relu", {"sequence_activation", "actor_critic_activation", "encoder_activation"}),
         ("amago-two-critics", {"critics"}),
         ("amago-no-filtered-bc", {"offline_weight"}),
     ],

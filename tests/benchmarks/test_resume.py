@@ -73,8 +73,8 @@ def make_task(kind: str, env_steps: int) -> Task:
 
 
 SETTINGS = {
-    "encoder_hidden": (8,), "encoder_width": 8, "width": 8, "head_hidden": (8,), "discounts": (0.9,), "dropout": 0.1,
-    "warmup_updates": 20, "steps_per_iteration": 5, "updates_per_iteration": 3, "batch_sequences": 4,
+    "encoder_hidden": (8,), "encoder_width": 8, "width": 8, "actor_critic_hidden": (8,), "discounts": (0.9,),
+    "dropout": 0.1, "warmup_updates": 20, "steps_per_iteration": 5, "updates_per_iteration": 3, "batch_sequences": 4,
     "batch_tokens": 40, "replay_tokens": 60, "replay_trajectories": 30,
 }  # fmt: skip
 SUITES["test/resume"] = lambda task, tier: SETTINGS

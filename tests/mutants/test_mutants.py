@@ -106,7 +106,7 @@ def test_names_are_unique() -> None:
 
 
 def small_agent(action_space: spaces.Space) -> Agent:
-    config = Config(encoder_hidden=(4,), encoder_width=4, width=4, layers=1, heads=1, head_hidden=(4,))
+    config = Config(encoder_hidden=(4,), encoder_width=4, width=4, layers=1, heads=1, actor_critic_hidden=(4,))
     return Agent(config, spaces.Box(-1, 1, (1,), np.float32), action_space, Rollout(3), np.random.SeedSequence(0))
 
 

@@ -33,6 +33,8 @@ def test_no_new_name_is_an_old_one() -> None:
         (NEW, NEW),
         ("amago", "amago"),
         ("amago-gru@edges=1+3", "amago-gru@corridor_ends=1+3"),
+        ("amago@critics=2,head_hidden=64+64", "amago@actor_critic_hidden=64+64,critics=2"),
+        ("amago@head_activation=relu", "amago@actor_critic_activation=relu"),
         ("amago@edges_of=1,target_rates=2", "amago@edges_of=1,target_rates=2"),
         *((agent, agent) for agent in OTHERS),
     ],
@@ -43,11 +45,12 @@ def test_an_agent_id_reads_with_the_new_names_in_their_order(stored: str, curren
 
 def test_an_identity_reads_with_the_new_names() -> None:
     stored = {"run_id": run_id("smoke", TASK, OLD, 3), "task": TASK, "agent": OLD, "tier": "smoke", "seed": 3}
-    stored |= json.loads(config(target_rate=0.005, edges=[1, 3], lr=3e-4))
+    stored |= json.loads(config(target_rate=0.005, edges=[1, 3], head_hidden=[64], lr=3e-4))
     current = current_identity(stored)
     assert (current["agent"], current["run_id"]) == (NEW, run_id("smoke", TASK, NEW, 3))
-    assert current["hyperparameters"] == {"width": 64, "tau": 0.005, "corridor_ends": [1, 3], "lr": 3e-4}
-    assert current["settings"] == {"tau": 0.005, "corridor_ends": [1, 3], "lr": 3e-4}
+    settings = {"tau": 0.005, "corridor_ends": [1, 3], "actor_critic_hidden": [64], "lr": 3e-4}
+    assert current["hyperparameters"] == {"width": 64, **settings}
+    assert current["settings"] == settings
     assert current_identity(current) == current
     assert (stored["agent"], "target_rate" in stored["settings"]) == (OLD, True)
 
