@@ -1,4 +1,4 @@
-"""Playing an agent: one step in every slot at a time, with the sequence model's cache."""
+"""Acting: one step in every slot at a time, with the sequence model's cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from amago_core.sequences import Batch, Packing
 
 
 class Actor:
-    """The memory of an agent in B slots: the cache, the previous actions, the timesteps of the rollouts.
+    """What an agent remembers in B slots: the cache, the previous actions, the timesteps of the rollouts.
 
     Memory is cleared where a rollout begins and nowhere else: not at inner episodes and not between calls
     (agent.md 3.4).
 
     Attributes:
         previous: stored action that each slot executed last; the caller writes it after every step.
-        position: timestep of the rollout that the last step was for [B].
+        position: timestep within its rollout of each slot's last step [B].
     """
 
     def __init__(self, agent: Agent, slots: int) -> None:
@@ -42,14 +42,14 @@ class Actor:
         rng: np.random.Generator,
         sample: bool,
     ) -> npt.NDArray[Any]:
-        """Stored actions [B] or [B, A] for a stored observation of each slot.
+        """Returns the stored actions [B] or [B, A] for a stored observation of each slot.
 
         Args:
             observation: fields [B, ...], see `ObservationCodec.store`.
-            reward: of the step before [B], 0 where first.
+            reward: of the previous step [B], 0 where first.
             first: a rollout begins here [B].
             inner_reset: an inner episode begins here [B].
-            rng: of the action samples.
+            rng: draws the action samples.
             sample: sample the policy, or take its mode.
         """
         self.position = np.where(first, 0, self.position + 1)
@@ -62,7 +62,7 @@ class Actor:
         return self.agent.actor_critic.act(policy, rng, sample).astype(self.agent.actions.field.dtype)
 
     def state_dict(self, tokens: int) -> dict[str, Any]:
-        """What the slots remember, of rollouts that have at most `tokens` timesteps behind them."""
+        """What the slots remember, if no rollout has played more than `tokens` timesteps."""
         cache = self.agent.sequence_model.save_cache(self.cache, tokens)
         return {"cache": cache, "previous": self.previous, "position": self.position}
 

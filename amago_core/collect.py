@@ -22,12 +22,12 @@ class Collector:
     """Plays training rollouts with exploration; a rollout enters the replay when it ends.
 
     Args:
-        envs: with `AutoresetMode.DISABLED`; the collector resets finished slots with a `reset_mask`. Seeds of the
-            rollouts are the environment's affair (the harness gives one to every slot and rollout).
-        agent: plays.
+        envs: with `AutoresetMode.DISABLED`; the collector resets finished slots with a `reset_mask`. Seeding the
+            rollouts is up to the environment (the harness gives every slot and rollout a seed of its own).
+        agent: acts.
         replay: takes the finished rollouts.
         seed: root of the exploration and action streams.
-        state: of `state_dict`, to go on from, with `envs` where they stood; without it they are reset.
+        state: from `state_dict`, to resume with `envs` where they were; without it they are reset.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Collector:
         self.exploration = Exploration(
             agent.config, agent.actions, agent.rollout.horizon, slots, np.random.default_rng(child(seed, "exploration"))
         )
-        self.steps = 0  # of one slot
+        self.steps = 0  # in each slot
         self._buffer = _Buffer(slots, agent.rollout.horizon, timestep_layout(agent.observations, agent.actions))
         fields = agent.observations.fields.items()
         self._observation = {name: np.zeros((slots, *field.shape), field.dtype) for name, field in fields}
@@ -61,7 +61,7 @@ class Collector:
             self._restore(state)
 
     def collect(self, steps: int) -> None:
-        """`steps` steps in every slot."""
+        """Takes `steps` steps in every slot."""
         for _ in range(steps):
             self._step()
 
@@ -81,8 +81,8 @@ class Collector:
         self._reward = np.asarray(reward, np.float32)
         self._inner = np.asarray(info.get("inner_reset", going_on), bool)
         if done.any():
-            # Finite: the horizon ends the value target like a true end. Artificial: only a true end does, and it
-            # wins where both flags are set.
+            # Finite: the horizon ends the value target, as termination does. Artificial: only termination does, and
+            # it wins where both flags are set.
             terminal = done if agent.rollout.finite else terminated
             self._write(position + 1, terminal=terminal, reset=self._inner)
             for slot in np.flatnonzero(done):
@@ -94,7 +94,7 @@ class Collector:
         self._buffer.write(position, {**self._observation, **led_here, **ends})
 
     def restart(self, slots: npt.NDArray[np.bool_]) -> None:
-        """Begins the next rollout of some slots [B]; one that is under way there is forgotten."""
+        """Begins the next rollout in the slots of a mask [B]; a rollout under way there is dropped."""
         observation, _ = self.envs.reset(options={"reset_mask": slots})
         for name, field in self.agent.observations.store(observation).items():
             self._observation[name][slots] = field[slots]
@@ -103,8 +103,8 @@ class Collector:
         self._inner = self._inner & ~slots
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the collector stands between two steps, beside its environments and its replay."""
-        ahead = np.where(self._first, 0, self.actor.position + 1)  # timestep that the next step of each slot is for
+        """The collector's state between two steps, without its environments and its replay."""
+        ahead = np.where(self._first, 0, self.actor.position + 1)  # timestep of each slot's next step
         return {
             "seen": [self._observation, self._reward, self._first, self._inner],
             "steps": self.steps,
@@ -132,7 +132,7 @@ class _Buffer:
         self._fields = {name: np.zeros((*shape, *field.shape), field.dtype) for name, field in layout.items()}
 
     def write(self, position: npt.NDArray[np.int64], timestep: Timesteps) -> None:
-        """One timestep a slot, each at its position."""
+        """Writes one timestep per slot, each at its position."""
         if int(position.max()) >= self._room:
             self._room *= 2
             doubled = {name: np.concatenate([f, np.zeros_like(f)], axis=1) for name, f in self._fields.items()}
@@ -141,7 +141,7 @@ class _Buffer:
             field[self._slots, position] = timestep[name]
 
     def state(self, timesteps: int) -> Timesteps:
-        """The first `timesteps` of each slot: those behind are written before they are read."""
+        """The first `timesteps` of each slot; later ones are written before they are read."""
         return {name: field[:, :timesteps] for name, field in self._fields.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Every hyper-parameter of the agent, with its unit and its value in the paper; agent.md 1 to 8 explain them.
 
-The defaults are the settings shared by the paper's experiments (agent.md 10.1); experiments and presets replace single
-fields. Flat on purpose: `--set lr=3e-4` names a field.
+The defaults are the settings that the paper's experiments share (agent.md 10.1); tasks and presets override some of
+them. Flat on purpose: `--set lr=3e-4` names a field.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ DISCRETE_DISCOUNTS = (
 )  # fmt: skip
 CONTINUOUS_DISCOUNTS = (0.9, 0.95, 0.99, 0.993, 0.996)
 
-#: Smallest and largest legal value of the numbers that have one, element by element. All numbers must be finite; the
-#: discounts have a check of their own.
+#: Smallest and largest legal values, element by element. All numbers must be finite; discounts are checked separately.
 RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("encoder_width", "goal_width", "width", "layers", "heads", "critics"), (1, math.inf)),
     **dict.fromkeys(("batch_sequences", "batch_tokens", "steps_per_iteration", "anneal_steps"), (1, math.inf)),
@@ -31,7 +30,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("context", "warmup_updates", "updates_per_iteration", "warmup_iterations"), (0, math.inf)),
     **dict.fromkeys(("online_weight", "offline_weight", "critic_weight"), (0, math.inf)),
     **dict.fromkeys(("lr", "weight_decay"), (0, math.inf)),
-    "gradient_clip": (1e-6, math.inf),  # 0 would be no learning at all, not no clipping
+    "gradient_clip": (1e-6, math.inf),  # 0 would stop all learning, not turn clipping off
     **dict.fromkeys(("encoder_hidden", "actor_critic_hidden"), (1, math.inf)),
     **dict.fromkeys(("epsilon_start", "epsilon_end", "corridor_epsilon"), (0, 1)),
     "corridor_ends": (0, math.inf),
@@ -45,10 +44,10 @@ Activation = Literal["leaky_relu", "relu", "gelu"]
 
 @dataclass(frozen=True)
 class Rollout:
-    """What the agent is told about the rollouts it plays; a fact of the task and not a choice."""
+    """What the agent is told about its rollouts: facts of the task, not choices."""
 
     horizon: int  # limit of a rollout, steps
-    finite: bool = True  # the horizon ends the value target and the agent sees the time; else the target bootstraps
+    finite: bool = True  # the horizon ends the value target and the agent sees the time; if not, the target bootstraps
     time_scale: float = math.nan  # steps that make the time input 1; nan: the horizon (POPGym in the paper: 10,000)
 
     def __post_init__(self) -> None:
@@ -60,7 +59,7 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """A flat record of settings that knows what values are legal and reads them from text.
+    """A flat record of settings that checks its values and parses them from text.
 
     Raises:
         ValueError: a number that is not finite or out of its range.
@@ -120,14 +119,14 @@ class Config(Hyperparameters):
     normformer: bool = True  # both extra LayerNorms
     head_scaling: bool = True
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"  # all but rotary show the timestep
-    context: int = 0  # transitions of a training slice, timesteps that a Transformer acts on; 0: the whole rollout
+    context: int = 0  # transitions in a training slice, timesteps a Transformer acts on; 0: the whole rollout
     attention: Literal["auto", "reference", "sdpa", "blocked", "flash"] = "auto"
 
     # Actor and critics (agent.md 4)
     actor_critic_hidden: tuple[int, ...] = (256, 256)
     actor_critic_activation: Activation = "leaky_relu"
     critics: int = 4
-    gamma: float = 0.999  # the discount it acts for
+    gamma: float = 0.999  # the discount of the acting policy
     discounts: tuple[float, ...] | None = None  # trained beside gamma; None: the paper's list for the action type
 
     # Losses (agent.md 5)
@@ -149,8 +148,8 @@ class Config(Hyperparameters):
 
     # Data (agent.md 8)
     batch_sequences: int = 24
-    batch_tokens: int = 1_000_000  # a batch closes before the sequence that crosses this
-    steps_per_iteration: int = 1000  # of every slot
+    batch_tokens: int = 1_000_000  # a batch is closed before the sequence that would exceed this
+    steps_per_iteration: int = 1000  # in every slot
     updates_per_iteration: int = 1000
     warmup_iterations: int = 0  # collected before the first update
     replay_trajectories: int = 20_000
@@ -161,7 +160,7 @@ class Config(Hyperparameters):
     sample_actions: bool = True  # sample the policy; False: its mode
     epsilon_start: tuple[float, float] = (1.0, 0.05)  # at the start of a rollout, first and last value of training
     epsilon_end: tuple[float, float] = (0.8, 0.01)  # at its end; equal to epsilon_start: plain epsilon-greedy
-    anneal_steps: int = 1_000_000  # steps of one slot
+    anneal_steps: int = 1_000_000  # steps in each slot
     corridor_epsilon: float | None = None  # constant, in the corridor of a T-Maze; None: the schedule everywhere
     corridor_ends: tuple[int, int] = (1, 3)  # steps before and after the corridor, which keep the schedule
 

@@ -23,7 +23,7 @@ class Exploration:
         actions: codec of the action space.
         horizon: steps of a rollout.
         slots: number of parallel rollouts B.
-        rng: the only source of its randomness.
+        rng: its only source of randomness.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class Exploration:
         self.multiplier = np.ones(slots)
 
     def epsilon(self, position: npt.NDArray[np.int64], steps: int) -> npt.NDArray[np.float64]:
-        """Epsilon of each slot [B] at its timestep of the rollout, after `steps` steps of one slot."""
+        """Epsilon of each slot [B] at its timestep of the rollout, after `steps` steps in each slot."""
         config = self.config
         trained = min(1.0, steps / config.anneal_steps)
-        # Both ends anneal from their own first value: the paper-time code began the end at 0.05.
+        # Each anneals from its own first value; the paper-time code started the one at the rollout's end at 0.05.
         start, end = (a + (b - a) * trained for a, b in (config.epsilon_start, config.epsilon_end))
         epsilon = self.multiplier * (start - (start - end) * position / self.horizon)
         if config.corridor_epsilon is None:

@@ -15,5 +15,5 @@ class Progress:
     collect_s: float = 0.0
     learn_s: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)  # mean losses and the like, since the last report
-    checkpoint: bool = False  # the agent wants one now; for agents that can be resumed
-    skipped: int = 0  # of the updates, those whose gradient was not finite: they changed no weight
+    checkpoint: bool = False  # the agent asks for one now; only for agents that can be resumed
+    skipped: int = 0  # updates whose gradient was not finite; they changed no weights

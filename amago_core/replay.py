@@ -18,30 +18,30 @@ SPARE_BYTES = 2**26  # beyond the capacity, as long as it is not doubled: minute
 
 
 class ReplayDamaged(ValueError):
-    """The files of a replay that is to be continued are not what they were; the line names the file."""
+    """The files of a replay to be resumed are missing or have changed; the message names the file."""
 
 
 class Replay:
     """Keeps the newest rollouts. Each has a serial number, counted from the first that was ever added.
 
-    The files are allocated in full at creation, so a disk without room is an error there and not a crash hours
-    later. A rollout lies in one piece; the oldest ones make way for it.
+    The files are allocated in full at creation, so a full disk is an error at the start and not a crash hours later.
+    A rollout is stored in one piece; the oldest ones make way for it.
 
-    A checkpoint holds the index only (`state_dict`). So that it can be continued, what the newest two checkpoints
-    count on stays in the files: they have room beyond the capacity, and `checkpoint_due` says when it runs out. Which
-    rollouts are kept does not depend on it: that follows from a ring of the capacity alone.
+    A checkpoint holds only the index (`state_dict`). The files keep every rollout that the newest two checkpoints
+    refer to: they have room beyond the capacity, and `checkpoint_due` tells when it runs out. Which rollouts count as
+    kept does not depend on checkpoints, only on the capacity.
 
     Args:
         folder: for the files, one per field.
         layout: names, shapes and types of the fields.
         tokens: capacity of the ring.
         trajectories: the most rollouts kept.
-        burst: the most tokens that are added between two chances of a checkpoint; 0: none will be made.
-        state: of `state_dict`, to go on from with the files as they are.
+        burst: the most tokens added between two opportunities for a checkpoint; 0: there will be no checkpoints.
+        state: from `state_dict`, to resume with the files as they are.
 
     Raises:
-        OSError: the folder has no room for the ring, with the size that it needs.
-        ReplayDamaged: `state` is given and a file is missing, cut or changed.
+        OSError: the folder has no room for the ring; the message states the size needed.
+        ReplayDamaged: `state` is given and a file is missing, truncated or changed.
     """
 
     def __init__(
@@ -56,24 +56,24 @@ class Replay:
         self.capacity, self.most, self.burst = tokens, trajectories, burst
         folder.mkdir(parents=True, exist_ok=True)
         token_bytes = sum(field.nbytes for field in layout.values())
-        # Four bursts: one until the request for a checkpoint is heard, one more until the second, which is what sets
-        # space free, and what is wasted at the end of the ring.
+        # Four bursts: one until the requested checkpoint is made, one more until the second, which is the one that
+        # frees space, and what is wasted at the end of the ring.
         self.size = tokens + (max(4 * burst, min(tokens, SPARE_BYTES // token_bytes)) if burst else 0)
         place = _allocate if state is None else _reopen
         self._fields = {
             name: place(folder / quote(name, safe=""), (self.size, *field.shape), field.dtype)
             for name, field in layout.items()
         }
-        # The index: a ring of rollouts, the oldest at self._oldest. An address counts the tokens since the beginning,
-        # so that comparing two tells which is older; `_start` is one in the files, `_ring` one in the capacity.
+        # The index: a ring of rollouts, the oldest at self._oldest. An address counts tokens since the beginning, so
+        # comparing two tells which is older; `_start` is an address in the files, `_ring` in a ring of the capacity.
         self._start = np.zeros(trajectories, np.int64)
         self._ring = np.zeros(trajectories, np.int64)
         self._length = np.zeros(trajectories, np.int64)
-        self._check = np.zeros(trajectories, np.int64)  # CRC-32, taken when a checkpoint first counts on the rollout
+        self._check = np.zeros(trajectories, np.int64)  # CRC-32, taken when a checkpoint first refers to the rollout
         self._oldest, self._count, self._added = 0, 0, 0
         self._head, self._ring_head = 0, 0
-        self._unchecked = 0  # from this address on there is no CRC yet
-        self._held: list[int] = []  # the oldest address of each kept checkpoint
+        self._unchecked = 0  # rollouts from this address on have no CRC yet
+        self._held: list[int] = []  # the oldest address that each kept checkpoint refers to
         if state is not None:
             self._restore(state, folder)
 
@@ -115,12 +115,12 @@ class Replay:
         return {name: np.asarray(field).take(index, axis=0) for name, field in self._fields.items()}
 
     def _slots(self, serials: Any) -> Any:
-        """Where in the index rollouts stand."""
+        """Positions of rollouts in the index."""
         return (self._oldest + serials - self.first) % self.most
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether the room for rollouts that no kept checkpoint counts on is running out."""
+        """Whether the space that no kept checkpoint refers to is running out."""
         return bool(self._held) and self.size - (self._head - self._held[0]) < 2 * self.burst
 
     def add(self, rollout: Timesteps) -> None:
@@ -134,7 +134,7 @@ class Replay:
         if self._count == self.most:
             self._forget_oldest()
         if self._held and start + n - self._held[0] > self.size:
-            raise RuntimeError("the replay has no room left that its checkpoints do not count on; save another first")
+            raise RuntimeError("the replay has no room left beside what its checkpoints refer to; save another first")
         at = start % self.size
         for name, field in self._fields.items():
             field[at : at + n] = rollout[name]
@@ -149,7 +149,7 @@ class Replay:
         self._count -= 1
 
     def state_dict(self) -> dict[str, Any]:
-        """The index. Makes the files durable, and keeps what it counts on until two later ones have been taken."""
+        """The index. Makes the files durable, and keeps what it refers to until two later ones have been taken."""
         live = self._live()
         for slot in live[self._start[live] >= self._unchecked]:
             self._check[slot] = self._crc(slot)
@@ -177,7 +177,7 @@ class Replay:
         self._unchecked, self._held, self._added = self._head, list(state["held"]), state["added"]
         for slot in range(self._count):
             if self._crc(slot) != self._check[slot]:
-                raise ReplayDamaged(f"{folder}: the replay files are not what they were at the checkpoint")
+                raise ReplayDamaged(f"{folder}: the replay files have changed since the checkpoint")
 
     def _crc(self, slot: int) -> int:
         at, n = self._start[slot] % self.size, self._length[slot]
@@ -192,12 +192,12 @@ class Replay:
 
 
 def _fit(head: int, n: int, size: int) -> int:
-    """The first address from `head` on at which n tokens lie in one piece in a ring of `size`."""
+    """The first address from `head` on where n tokens fit in one piece in a ring of `size`."""
     return head if head % size + n <= size else -(-head // size) * size
 
 
 def _allocate(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.memmap[Any, Any]:
-    """A memory-mapped file of zeros whose blocks exist on the disk from the start."""
+    """A memory-mapped file of zeros, allocated on the disk from the start."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     with open(path, "wb") as file:
         try:
@@ -209,7 +209,7 @@ def _allocate(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.me
 
 
 def _reopen(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.memmap[Any, Any]:
-    """The file that `_allocate` made, with what it holds."""
+    """The file that `_allocate` made, with its content."""
     size = max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 1)
     if not path.is_file():
         raise ReplayDamaged(f"the replay file {path} is missing")

@@ -15,10 +15,10 @@ from amago_core.sequences import Batch, Packing, Timesteps
 
 
 class Hook(Protocol):
-    """Shows the learner another rollout than the one that was played, as hindsight relabelling does.
+    """Changes a rollout before the learner sees it, as hindsight relabelling does.
 
-    Split in two, so that a checkpoint can keep what was decided and not the rollout: `decide` draws, may change the
-    hook's own state, and returns plain data (numbers, lists, arrays; None: as it was stored). `apply` is a function of
+    Split in two, so that a checkpoint stores the decision and not the rollout: `decide` draws, may change the hook's
+    own state, and returns plain data (numbers, lists, arrays; None: leave the rollout as it is). `apply` depends on
     its arguments alone; it may change goals, rewards, ends and the length. Stored rollouts are read-only.
     """
 
@@ -46,17 +46,16 @@ class Sampler:
     Args:
         replay: the rollouts.
         sequences: slices in a batch.
-        tokens: budget of a batch, of what the hook made of the rollouts; the slice that would cross it opens the next
-            batch instead.
-        context: c, the transitions of a slice at most. A rollout of T <= c transitions is taken whole. Of a longer one
-            a start is drawn uniformly from -(c - 1) to T - 1, and the slice is what of [start, start + c) lies inside
-            the rollout: each of its transitions is in c of T + c - 1 slices, the first and the last one too, and
-            slices at the ends are shorter.
-        by_transition: a rollout is drawn in proportion to the inverse of that share, (T + c - 1) / c where it is longer
-            than c and 1 elsewhere, so that every transition of the replay is as likely; else uniformly (the paper's
+        tokens: budget of a batch, counted after the hook; the slice that would exceed it opens the next batch instead.
+        context: c, the most transitions in a slice. A rollout of T <= c transitions is taken whole. For a longer one
+            a start is drawn uniformly from -(c - 1) to T - 1, and the slice is the part of [start, start + c) inside
+            the rollout: every transition, the first and the last included, is in c of the T + c - 1 slices, and slices
+            at the ends are shorter.
+        by_transition: draw a rollout in proportion to the inverse of that share, (T + c - 1) / c if it is longer than
+            c and 1 if not, so that all transitions in the replay are equally likely; otherwise uniformly (the paper's
             rule, which over-samples the transitions of short rollouts where longer ones are cut). Where none is cut
-            both are the same. A budget of tokens changes neither, since no slice is dropped.
-        hook: between the stored rollout and the cut.
+            the two are the same. The token budget changes neither, since no slice is dropped.
+        hook: applied to each stored rollout before the cut.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Sampler:
         self._waiting: Piece | None = None  # the slice that crossed the last batch's budget
 
     def sample(self, rng: np.random.Generator) -> Batch:
-        """A packed batch. Raises ValueError where no rollout is stored yet."""
+        """A packed batch. Raises ValueError if no rollout is stored yet."""
         if not len(self.replay):
             raise ValueError("the replay is empty: collect a rollout before the first update")
         serials = self._draw(rng)
@@ -89,7 +88,7 @@ class Sampler:
         return self._pack(self._within_budget(list(pieces)))
 
     def _draw(self, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Serial numbers of the rollouts of a batch, with replacement."""
+        """Serial numbers of the rollouts of a batch, drawn with replacement."""
         if not self.by_transition:
             return self.replay.first + rng.integers(len(self.replay), size=self.sequences)
         transitions = self.replay.lengths(self.replay.serials) - 1
@@ -103,13 +102,13 @@ class Sampler:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """First timestep and number of timesteps of a slice of each rollout."""
         transitions, context = lengths - 1, self.context
-        before = np.where(transitions > context, context - 1, 0)  # raw starts before the rollout, where it is cut
+        before = np.where(transitions > context, context - 1, 0)  # possible starts before the rollout, if it is cut
         raw = rng.integers(np.where(transitions > context, transitions + before, 1)) - before
         starts = np.maximum(raw, 0)
         return starts, np.minimum(raw + context, transitions) - starts + 1
 
     def _within_budget(self, pieces: list[Piece]) -> list[Piece]:
-        """As many as the budget allows, at least one, beginning with the one left over if its rollout is still kept."""
+        """As many as the budget allows, at least one, led by the waiting one if its rollout is still kept."""
         if self._waiting is not None and self._waiting.serial >= self.replay.first:
             pieces = [self._waiting, *pieces[:-1]]
         total, self._waiting = 0, None
@@ -143,7 +142,7 @@ class Sampler:
         return self.hook.apply(rollout, decision)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next batch depends on beside the replay and the generator."""
+        """All that the next batch depends on, apart from the replay and the generator."""
         waiting = None if self._waiting is None else list(self._waiting)
         return {"waiting": waiting, "hook": None if self.hook is None else self.hook.state_dict()}
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:  # commands that only read tables come through here and must not pay for torch
+if TYPE_CHECKING:  # commands that only read tables import this module and must not import torch
     import torch
 
 Name = tuple[str | int, ...]
 
 
 class Stream(np.random.SeedSequence):
-    """A seed sequence that knows its name, so that an audit can hear what is drawn from it (see `listening`)."""
+    """A seed sequence that knows its name, so that an audit can see when it is used (see `listening`)."""
 
     name: Name = ()
 
@@ -32,9 +32,9 @@ _listeners: list[Callable[[Name, int], None]] = []
 
 @contextlib.contextmanager
 def listening() -> Iterator[list[tuple[Name, int]]]:
-    """Collects the name and the first value of each stream that a generator is made from meanwhile, in order.
+    """Lists, in order, the name and first value of each stream that seeds a generator inside the `with` block.
 
-    A stream that is used twice stands there twice: that is a fault, because both users draw the same numbers.
+    A stream listed twice is a fault: both users draw the same numbers.
     """
     heard: list[tuple[Name, int]] = []
 
@@ -49,11 +49,11 @@ def listening() -> Iterator[list[tuple[Name, int]]]:
 
 
 def child(root: np.random.SeedSequence | int, *names: str | int) -> Stream:
-    """The stream called `names` below `root`, the same whenever and in whatever order it is asked for.
+    """The stream called `names` below `root`: the same one whenever, and in whatever order, it is requested.
 
     Unlike `SeedSequence.spawn` this keeps no counter: `child(root, "train", 3, 7)` is always the seed of
-    rollout 7 in slot 3. A name is stable across processes (CRC-32, not `hash`), and a leading 0 or 1 keeps
-    the integer 5 and a word with the checksum 5 apart.
+    rollout 7 in slot 3. Names are stable across processes (CRC-32, not `hash`), and a leading 0 or 1 tells
+    the integer 5 from a word whose checksum is 5.
     """
     sequence = np.random.SeedSequence(root) if isinstance(root, int) else root
     path: list[int] = []

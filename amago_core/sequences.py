@@ -24,7 +24,7 @@ from amago_core.spaces import ActionCodec, Field, ObservationCodec
 
 
 class Packing:
-    """Where the sequences of a packed batch lie.
+    """Where each sequence of a packed batch begins and ends.
 
     Args:
         lengths: tokens of each sequence, [B], all at least 1.
@@ -49,7 +49,7 @@ class Packing:
 
     @cached_property
     def current(self) -> Tensor:
-        """Index of the M tokens that have a successor in their sequence."""
+        """Indices of the M tokens that have a successor in their sequence."""
         keep = np.ones(self.tokens, bool)
         keep[self.ends - 1] = False
         return torch.from_numpy(np.flatnonzero(keep)).to(self.device)
@@ -62,7 +62,7 @@ class Packing:
         return torch.from_numpy(row * self.longest + column).to(self.device)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """[N, ...] -> [B, L, ...], zeros behind the end of shorter sequences."""
+        """[N, ...] -> [B, L, ...], with zeros after the end of shorter sequences."""
         shape = (self.sequences, self.longest, *x.shape[1:])
         if self.equal:
             return x.reshape(shape)
@@ -83,7 +83,7 @@ Timesteps: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 def timestep_layout(observations: ObservationCodec, actions: ActionCodec) -> Layout:
-    """What is stored of a timestep: the observation's fields, and what led there.
+    """What is stored for a timestep: the observation's fields, and what led there.
 
     action: the previous action, `ActionCodec.blank` at the start of a rollout.
     reward: the previous reward, as the environment gave it.

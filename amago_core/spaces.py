@@ -23,9 +23,9 @@ from torch.nn import functional as F
 
 #: The key of a Dict observation that holds the goals of an instruction, a Box of shape [K, features].
 GOALS = "goals"
-#: Numbers of a Box with several axes that are read one by one; more look like an image.
+#: A Box with several axes is read as plain numbers up to this size; a larger one looks like an image.
 MOST_NUMBERS = 1024
-#: A discrete observation becomes a one-hot, which has to fit for every token of a batch.
+#: A discrete observation becomes a one-hot, which must fit into memory for every token of a batch.
 MOST_VALUES = 2**24
 #: A MultiDiscrete action is one choice among the product of its components, up to this many.
 MOST_COMBINATIONS = 2**14
@@ -58,7 +58,7 @@ class _Leaf:
 
     @property
     def name(self) -> str:
-        """Of the field. No other field of a timestep can have it."""
+        """Name of the field; no other field of a timestep can have it."""
         return GOALS if self.key == (GOALS,) else "/".join(("observation", *self.key))
 
     @property
@@ -68,7 +68,7 @@ class _Leaf:
 
 def _leaves(space: gym.Space[Any], key: tuple[str, ...] = ()) -> list[_Leaf]:
     if isinstance(space, spaces.Dict):
-        # Sorted, so that a checkpoint reads the features in the same order in every process.
+        # Sorted, so that the features have the same order in every process that loads a checkpoint.
         return [leaf for name in sorted(space.spaces) for leaf in _leaves(space.spaces[name], (*key, name))]
     if isinstance(space, spaces.Box):
         return [_Leaf(key, Field(space.shape, _number_type(space)))]
@@ -77,17 +77,17 @@ def _leaves(space: gym.Space[Any], key: tuple[str, ...] = ()) -> list[_Leaf]:
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         choices, start = _discrete(space)
         if int(np.abs(start).max() + choices.max()) > MOST_VALUES:
-            raise UnsupportedSpace(f"observation {_name(key)} is {space}: more values than a one-hot can have")
+            raise UnsupportedSpace(f"observation {_name(key)} is {space}: too many values for a one-hot")
         dtype = np.min_scalar_type(int(choices.max()) - 1)
         return [_Leaf(key, Field((len(choices),), dtype), start, tuple(choices.tolist()))]
     raise UnsupportedSpace(
         f"observation {_name(key)} is {space}: a {type(space).__name__} has no encoder here, "
-        "wrap the environment so that it gives Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+        "wrap the environment so that it returns Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
     )
 
 
 def _number_type(space: spaces.Box) -> np.dtype[Any]:
-    """Integers of up to 32 bits as they are, the rest as float32, which is what networks read."""
+    """Integers of up to 32 bits keep their type, the rest become float32, which is what networks read."""
     whole = np.issubdtype(space.dtype, np.integer) or space.dtype == np.bool_
     return np.dtype(space.dtype) if whole and np.dtype(space.dtype).itemsize <= 4 else np.dtype(np.float32)
 
@@ -108,22 +108,22 @@ def _name(key: tuple[str, ...]) -> str:
 
 
 def observation_fields(space: gym.Space[Any]) -> dict[str, Field]:
-    """The fields that hold an observation of `space`, by name. Raises UnsupportedSpace for a leaf of another kind."""
+    """The fields of an observation of `space`, by name. Raises UnsupportedSpace for a leaf of any other kind."""
     return {leaf.name: leaf.field for leaf in _leaves(space)}
 
 
 def _check_encodable(leaf: _Leaf, space: gym.Space[Any]) -> None:
-    """Raises UnsupportedSpace for what would be unfit as plain numbers: images of bytes or floats, odd goals."""
+    """Raises UnsupportedSpace for what makes no sense as plain numbers: images of bytes or floats, malformed goals."""
     axes, numbers = len(leaf.field.shape), math.prod(leaf.field.shape)
     pixels = isinstance(space, spaces.Box) and axes >= 2 and (leaf.field.dtype == np.uint8 or numbers > MOST_NUMBERS)
     if pixels:
         raise UnsupportedSpace(
             f"observation {_name(leaf.key)} is {space}: an image has no encoder here, "
-            "wrap the environment so that it gives features (a flat Box, or MultiDiscrete for symbols)"
+            "wrap the environment so that it returns features (a flat Box, or MultiDiscrete for symbols)"
         )
     if leaf.name == GOALS and not (isinstance(space, spaces.Box) and axes == 2):
         raise UnsupportedSpace(
-            f"observation {_name(leaf.key)} is {space}: goals are a Box of shape [goals, features of one]; "
+            f"observation {_name(leaf.key)} is {space}: goals must be a Box of shape [goals, features of one]; "
             "give the key another name if it holds something else"
         )
 
@@ -137,7 +137,7 @@ class ObservationCodec:
     Attributes:
         fields: name -> shape and type of what is stored.
         features: width of the network input, goals left out.
-        goal_shape: (K goals, features of one), zeros where there are none.
+        goal_shape: (K goals, features of one), zeros if there are none.
 
     Raises:
         UnsupportedSpace: at construction, naming the space, the key and the reason.
@@ -152,7 +152,7 @@ class ObservationCodec:
         self._leaves = leaves
         self.fields = {leaf.name: leaf.field for leaf in leaves}
         if len(self.fields) < len(leaves):
-            raise UnsupportedSpace(f"observation space {space}: two keys give the same path; leave '/' out of keys")
+            raise UnsupportedSpace(f"observation space {space}: two keys form the same path; leave '/' out of keys")
         self.goal_shape: tuple[int, ...] = self.fields[GOALS].shape if GOALS in self.fields else (0, 0)
         self._inputs = [leaf for leaf in leaves if leaf.name != GOALS]
         self.features = sum(leaf.features for leaf in self._inputs)
@@ -176,7 +176,7 @@ class ObservationCodec:
             if not leaf.choices:
                 parts.append(stored.float())
             done = 0
-            for n, alike in itertools.groupby(leaf.choices):  # a deck of cards is one one-hot, not one a card
+            for n, alike in itertools.groupby(leaf.choices):  # one call for a whole deck of cards, not one per card
                 count = len(list(alike))
                 parts.append(F.one_hot(stored[:, done : done + count].long(), n).flatten(1).float())
                 done += count
@@ -196,8 +196,8 @@ class ActionCodec:
     """Turns the agent's actions into valid actions of `space` and describes how they are stored.
 
     A discrete space (MultiDiscrete and MultiBinary as the row-major product of their components) has `discrete = True`
-    and `size` choices. A Box has `size` dimensions: the agent acts in [-1, 1], bounded dimensions are rescaled to their
-    bounds, those with one bound to the 2 units beside it, unbounded ones are passed on unscaled. Integers are rounded.
+    and `size` choices. A Box has `size` dimensions: the agent acts in [-1, 1]; bounded dimensions are rescaled to their
+    bounds, those with one bound to the 2 units next to it, unbounded ones are not rescaled. Integers are rounded.
 
     Raises:
         UnsupportedSpace: at construction, naming the space and the reason.
@@ -230,7 +230,7 @@ class ActionCodec:
             raise UnsupportedSpace(f"action space {space}: only {kinds} actions can be learned")
 
     def to_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Stored actions [B] or [B, A] -> what the vector environment takes."""
+        """Stored actions [B] or [B, A] -> actions of the vector environment."""
         if not self.discrete:
             scaled = np.clip(self._centre + self._scale * actions, self._low, self._high)
             if np.issubdtype(self.space.dtype, np.integer):
@@ -242,7 +242,7 @@ class ActionCodec:
         return parts.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc]
 
     def features(self, stored: Tensor) -> Tensor:
-        """Stored actions [N] or [N, A] -> network input [N, size]; no action yet is all ones or -2 (agent.md 1.2)."""
+        """Stored actions [N] or [N, A] -> network input [N, size]; "no action yet" is all 1 or -2 (agent.md 1.2)."""
         if not self.discrete:
             return stored.float()
         stored = stored.long()

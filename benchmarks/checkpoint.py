@@ -72,13 +72,13 @@ def newest_point(run: Path, identity: Mapping[str, Any], say: Callable[[str], ob
             point = _read(folder)
             _check_tables(run, point.harness["recorder"]["sizes"])
         except checkpoint.WrongFormat as error:
-            raise UserError(f"{error}; give --replace to run anew") from error
+            raise UserError(f"{error}; give --replace to start over") from error
         except checkpoint.Damaged as damage:
             instead = "the one before is used" if i + 1 < len(found) else "the run starts afresh"
             say(f"checkpoint {folder} cannot be used ({damage}); {instead}")
             continue
         if changed := differences(current_identity(point.harness["identity"]), identity):
-            raise UserError(f"{folder} is a checkpoint with another {changed}; give --replace to run anew")
+            raise UserError(f"{folder} is a checkpoint with another {changed}; give --replace to start over")
         for newer in found[:i]:
             shutil.rmtree(newer)
         return point

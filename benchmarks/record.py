@@ -79,7 +79,7 @@ class Recorder:
                 self.log(f"{planned.run_id} begins")
                 self.status("running")
             else:
-                self.tell(f"{planned.run_id} goes on from step {self._env_steps} of {planned.budget.env_steps}")
+                self.tell(f"{planned.run_id} resumes from step {self._env_steps} of {planned.budget.env_steps}")
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Recorder:

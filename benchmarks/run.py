@@ -86,7 +86,7 @@ def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None)
         try:
             message = training.run(point)
         except KeyboardInterrupt:
-            then = "goes on" if training.saved else "starts it again"
+            then = "resumes it" if training.saved else "starts it again"
             record.status("interrupted", f"interrupted; the same command {then}")
             raise
         except BaseException as error:
@@ -158,10 +158,10 @@ class _Training:
             raise
         except Exception as error:
             what = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise UserError(f"{point.agent} cannot be loaded ({what}); give --replace to run anew") from error
+            raise UserError(f"{point.agent} cannot be loaded ({what}); give --replace to start over") from error
         if problem := envs.restore(point.environments):
             self._record.note(
-                f"at step {envs.env_steps} the rollouts under way were begun anew after a stop: "
+                f"at step {envs.env_steps} the rollouts under way were restarted after a stop: "
                 f"the environment does not replay ({problem})"
             )
 
@@ -264,7 +264,7 @@ def _is_finished(planned: Plan) -> bool:
     if not config.exists() and not table.exists():
         return False
     if changed := differences(current_identity(read_json(check(config))), planned.identity):
-        raise UserError(f"{planned.folder} holds a run with another {changed}; give --replace to run anew")
+        raise UserError(f"{planned.folder} holds a run with another {changed}; give --replace to start over")
     rows = read_table(check(table), "runs") if table.exists() else []
     return bool(rows) and rows[-1].status == "finished"
 

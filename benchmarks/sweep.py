@@ -88,12 +88,12 @@ def missing(jobs: Iterable[Job], root: Path, replace: bool = False) -> list[Job]
     if refused:
         (run, changed), *others = refused
         more = f" (and {len(others)} more runs like it)" if others else ""
-        anew = "give --replace to make it anew, or another folder with --results"
+        anew = "give --replace to run it again, or another folder with --results"
         raise UserError(f"{run} was made with another {changed}{more}; {anew}")
     if stale:
         what = f"{len(stale)} of the reference runs were made with another configuration and count as finished"
         (run, changed), *_ = stale
-        warnings.warn(f"{what} ({run}: {changed}); --replace makes them anew", stacklevel=2)
+        warnings.warn(f"{what} ({run}: {changed}); --replace runs them again", stacklevel=2)
     return todo
 
 

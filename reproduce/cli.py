@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         code = cli.main(args=arguments, prog_name="amago-bench", standalone_mode=False)
     except click.Abort:
-        _fail("stopped; the same command goes on", INTERRUPTED)
+        _fail("stopped; the same command resumes it", INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(USAGE)

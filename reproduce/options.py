@@ -62,7 +62,7 @@ results = click.option(
     help="Results folder.  [default: $AMAGO_BENCH_RESULTS, or results/ of the repository]",
 )  # fmt: skip
 
-replace = click.option("--replace", is_flag=True, help="Make runs anew that were made with another configuration.")
+replace = click.option("--replace", is_flag=True, help="Run again what was run with another configuration.")
 
 workers = click.option(
     "--workers", type=click.IntRange(min=1), default=None, help="Runs at once.  [default: the cores it is given]"

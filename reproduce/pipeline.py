@@ -28,7 +28,7 @@ def jobs(names: Iterable[str], tier: str, seeds: int | None = None) -> list[Job]
 
 
 def refresh(name: str, tier: str, root: Path) -> tuple[list[Path], bool]:
-    """The files of a figure, all its parts, and of its table under `root`, and whether they had to be written anew.
+    """The files of a figure, all its parts, and of its table under `root`, and whether they had to be rewritten.
 
     They are where a table or the code that draws is newer, or a file is missing. Raises UserError if a file is still
     missing afterwards: whoever calls must not take a silent failure for a figure.

@@ -1,7 +1,7 @@
 """Causal attention over packed sequences: one signature, four backends.
 
 A backend takes queries, keys and values `[N, H, Dh]` and the packing, and returns `[N, H, Dh]`; a query sees its own
-key and all before it in its sequence. (Acting attends in `cache.py`, one token at a time.)
+key and the earlier ones of its sequence. (For acting, `cache.py` attends one token at a time.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from amago_core.sequences import Packing
 
 Backend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Packing], Tensor]
 
-BLOCKED_LENGTH = 1024  # beyond, the probabilities that `blocked` keeps for its backward pass would fill the memory
+BLOCKED_LENGTH = 1024  # beyond this, the probabilities that `blocked` keeps for the backward pass would fill memory
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
@@ -37,7 +37,7 @@ def reference(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
 def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
     """PyTorch's fused kernel on the unpacked grid; memory grows linearly with the length.
 
-    Padding stands on the right, so the causal mask already hides it and no row is fully masked.
+    Padding is on the right, so the causal mask already hides it and no row is fully masked.
     """
     q, k, v = (packing.unpack(x).transpose(1, 2) for x in (q, k, v))  # [N, H, Dh] -> [B, H, L, Dh]
     out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -45,7 +45,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
 
 
 def blocked(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-    """Blocks of plain products on the unpacked grid, fastest on a CPU; `sdpa` where they would fill the memory."""
+    """Blocks of plain products on the unpacked grid, fastest on a CPU; `sdpa` if they would fill memory."""
     if packing.longest > BLOCKED_LENGTH:
         return sdpa(q, k, v, packing)
     q = q / math.sqrt(q.shape[-1])
@@ -70,11 +70,11 @@ BACKENDS: dict[str, Backend] = {"reference": reference, "sdpa": sdpa, "blocked":
 
 
 def choose(wanted: str, device: torch.device | str, head_width: int) -> tuple[str, str]:
-    """The attention backend to use and one line on why it is not the wanted one (empty if it is).
+    """The attention backend to use, and one line on why it is not the wanted one (empty if it is).
 
-    `auto` is blocked on a CPU, flash on a card where it runs, and sdpa elsewhere, with a line only where an installed
-    flash-attn is broken. A named backend is kept if it works; flash is probed by a tiny forward, since a package that
-    imports may still fail on the card it finds.
+    `auto` is blocked on a CPU, flash on a GPU where it runs, and otherwise sdpa, with a line only if an installed
+    flash-attn is broken. A named backend is kept if it works; flash is tested with a tiny forward pass, since a package
+    that imports may still fail on the GPU at hand.
     """
     on_cpu = torch.device(device).type == "cpu"
     if wanted in ("reference", "sdpa") or (wanted == "blocked" and on_cpu):

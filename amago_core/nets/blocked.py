@@ -1,8 +1,8 @@
-"""Causal attention in blocks of queries: each block meets only the keys that it may see.
+"""Causal attention in blocks of queries: each block is multiplied only with the keys it may see.
 
 Half of a causal score matrix is masked. A block of queries multiplies the keys up to its last query and no further,
-with plain products that stay in a core's cache; PyTorch's fused kernel is slower on a CPU, above all in bfloat16
-(docs/performance.md). The probabilities are kept for the backward pass: N x L / 2 numbers a head.
+with plain products that stay in a core's cache; PyTorch's fused kernel is slower on a CPU, especially in bfloat16
+(docs/performance.md). The probabilities are kept for the backward pass: N x L / 2 numbers per head.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BlockedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out = torch.empty_like(q)
-        future = q.new_full((BLOCK, BLOCK), -math.inf).triu_(1)  # within a block; earlier keys are all visible
+        future = q.new_full((BLOCK, BLOCK), -math.inf).triu_(1)  # within a block; all earlier keys are visible
         probabilities = []
         for queries, keys in _blocks(q.shape[1]):
             scores = torch.bmm(q[:, queries], k[:, keys].transpose(1, 2))

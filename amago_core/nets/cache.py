@@ -1,4 +1,4 @@
-"""Acting: what attention keeps of the past, and one query at a time against it."""
+"""Acting: the keys and values that attention keeps, and attention of one query at a time over them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class KeyValueCache:
                 [self.store, self.store.new_zeros(*self.store.shape[:4], grown - have, self.store.shape[5])], dim=4
             )
         self._length = needed
-        # Slots at the same timestep write one entry and see all that is there: no index, no mask.
+        # Slots at the same timestep all write the same entry and see everything: no index, no mask.
         self._together = latest % self.window if earliest == latest else None
         if self._together is None:
-            self._entry = position % self.window  # a ring: the oldest key makes way past the window
+            self._entry = position % self.window  # a ring: past the window a token replaces the oldest one
             # Entry j holds a token of this rollout iff j <= position; past the window every entry does.
             self._visible = torch.arange(needed, device=position.device) <= position.unsqueeze(1)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Stores k and v `[B, H, Dh]` of a layer and attends over what the slots may see."""
+        """Stores k and v `[B, H, Dh]` of a layer and attends over the keys that each slot may see."""
         keys, values = self.store[layer]
         if self._together is None:
             keys[self._slots, :, self._entry] = k
@@ -48,11 +48,11 @@ class KeyValueCache:
         return attend_cached(q, keys[:, :, :n], values[:, :, :n], visible)
 
     def save(self, tokens: int) -> Tensor:
-        """A copy of the entries of rollouts that have at most `tokens` timesteps behind them."""
-        return self.store[..., :tokens, :].clone()  # entries behind are written before they are visible
+        """A copy of the entries, if no rollout has played more than `tokens` timesteps."""
+        return self.store[..., :tokens, :].clone()  # later entries are written before they are visible
 
     def restore(self, saved: Tensor) -> None:
-        """Takes over the entries of another cache, its dtype and its device."""
+        """Takes over the entries of another cache, with their dtype and device."""
         layers, pair, slots, heads, room, width = self._shape
         self.store = saved.new_zeros(layers, pair, slots, heads, max(room, saved.shape[4]), width)
         self.store[..., : saved.shape[4], :] = saved
@@ -60,11 +60,11 @@ class KeyValueCache:
 
 
 def attend_cached(q: Tensor, keys: Tensor, values: Tensor, visible: Tensor | None) -> Tensor:
-    """One query a slot: q `[B, H, Dh]`, keys and values `[B, H, W, Dh]` -> `[B, H, Dh]`.
+    """One query per slot: q `[B, H, Dh]`, keys and values `[B, H, W, Dh]` -> `[B, H, Dh]`.
 
     `visible` `[B, W]` bool says which keys a slot may see; None: all.
     """
-    # A row times a matrix: twice as fast on a CPU as the matrix times a column.
+    # A row times a matrix is twice as fast on a CPU as a matrix times a column.
     scores = ((q / math.sqrt(q.shape[-1])).unsqueeze(2) @ keys.transpose(2, 3)).squeeze(2)  # [B, H, W]
     if visible is not None:
         scores = scores.masked_fill(~visible.unsqueeze(1), -math.inf)

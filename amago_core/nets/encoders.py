@@ -1,4 +1,4 @@
-"""From what the agent knows at a timestep to the input of the sequence model (agent.md 1.1, 2)."""
+"""Encodes what the agent knows at a timestep as the input of the sequence model (agent.md 1.1, 2)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from amago_core.spaces import ActionCodec, ObservationCodec
 class InputNorm(nn.Module):
     """Per-feature normalisation by moving moments.
 
-    Statistics move in training mode only, and from the raw input: the paper-time code fed the normalised input
-    back into them. They start as those of the first batch, and not from mean 0 as in that code, where the start
-    still outweighs the spread of a large feature after tens of thousands of updates. A feature that hardly varies
-    (sigma <= 0.01) is only centred.
+    Statistics are updated in training mode only, and from the raw input: the paper-time code fed them the normalised
+    input. They start from the first batch, not from mean 0 as in that code, where the start still outweighs the spread
+    of a large feature after tens of thousands of updates. A feature that hardly varies (sigma <= 0.01) is only centred.
     """
 
     def __init__(self, features: int, rate: float = 1e-4) -> None:
@@ -39,7 +38,7 @@ class TimestepEncoder(nn.Module):
     Args:
         config: sizes and switches.
         observations, actions: codecs of the environment's spaces.
-        time_scale: steps that make the time input 1; infinity hides the time.
+        time_scale: steps at which the time input is 1; infinity hides the time.
     """
 
     def __init__(self, config: Config, observations: ObservationCodec, actions: ActionCodec, time_scale: float) -> None:
@@ -58,7 +57,7 @@ class TimestepEncoder(nn.Module):
             features += config.goal_width
         sizes = (features, *config.encoder_hidden, config.encoder_width)
         self.map = nn.Sequential(
-            # Eight bits of a position would hide how far it has moved since the last timestep.
+            # With eight bits, how far a position has moved since the last timestep would be lost.
             mlp(sizes, config.encoder_activation, first=Float32Linear),
             nn.LayerNorm(config.encoder_width),
         )

@@ -1,4 +1,4 @@
-"""The sequence models of the ablations (agent.md 3.5): a GRU, and one without memory."""
+"""The sequence models of the ablations (agent.md 3.5): a GRU, and a network without memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from amago_core.sequences import Packing
 class GRU(SequenceModel):
     """A stacked GRU, then Linear and LayerNorm.
 
-    In learning each slice starts from a state of zeros. In acting the state is carried from the first step of a rollout
-    to the last, however short the context. Both are float32, also under autocast.
+    When learning, each slice starts from a zero state. When acting, the state is carried through the whole rollout,
+    however short the context. Both are float32, also under autocast.
     """
 
     def __init__(self, config: Config, inputs: int) -> None:
@@ -26,9 +26,9 @@ class GRU(SequenceModel):
         self.out = nn.Sequential(nn.Linear(config.width, config.width), nn.LayerNorm(config.width))
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
-        grid = packing.unpack(tokens)  # [N, input] -> [B, L, input]; padding stands behind the tokens and reaches none
-        # On a CPU the casts of each small step cost more than bfloat16 saves. On a GPU autocast, whatever its type,
-        # would run a GRU in float16: that is what PyTorch casts the recurrent networks of cuDNN to.
+        grid = packing.unpack(tokens)  # [N, input] -> [B, L, input]; padding comes after the tokens and affects none
+        # On a CPU the casts of each small step cost more than bfloat16 saves. On a GPU, autocast of any type would run
+        # the GRU in float16: that is what PyTorch casts cuDNN's recurrent networks to.
         with torch.autocast(tokens.device.type, enabled=False):
             hidden, _ = self.gru(grid.float())  # [B, L, input] -> [B, L, D]
         return self.out(packing.pack(hidden))  # [B, L, D] -> [N, D]
@@ -46,7 +46,7 @@ class GRU(SequenceModel):
 
 
 class Memoryless(SequenceModel):
-    """Sees the current timestep only: residual feed-forward blocks, then Linear and LayerNorm."""
+    """Sees only the current timestep: residual feed-forward blocks, then Linear and LayerNorm."""
 
     def __init__(self, config: Config, inputs: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The Transformer of the paper (agent.md 3.1), from its positions up to the whole."""
+"""The paper's Transformer (agent.md 3.1), from the position embeddings up to the whole model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amago_core.nets.layers import Dropout, SigmaLinear, activation
 from amago_core.nets.sequence_model import SequenceModel
 from amago_core.sequences import Packing
 
-#: Cosines and sines [N, 1, Dh / 2] of the angles by which queries and keys are turned; None: they are not.
+#: Cosines and sines [N, 1, Dh / 2] of the angles by which queries and keys are rotated; None: no rotation.
 Rotation: TypeAlias = tuple[Tensor, Tensor] | None
 
 
@@ -45,7 +45,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    """Turns pairs of query and key entries by angles proportional to the timestep (RoPE): only distances matter."""
+    """Rotates pairs of query and key entries by angles proportional to the timestep (RoPE): only distances matter."""
 
     frequencies: Tensor
 
@@ -65,7 +65,7 @@ def _frequencies(width: int) -> Tensor:
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Queries or keys [N, H, Dh], turned in float32 and rounded to the type of x."""
+    """Queries or keys [N, H, Dh], rotated in float32 and rounded to the type of x."""
     if rotation is None:
         return x
     cos, sin = rotation
@@ -74,12 +74,12 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Causal attention with a learned factor for each head, and NormFormer's norm behind it.
+    """Causal attention with a learned factor for each head, followed by NormFormer's norm.
 
     Args:
         config: sizes and switches.
-        layer: its number, under which the cache keeps its keys and values.
-        backend: how whole sequences are attended to, a name in `attention.BACKENDS`.
+        layer: its number, which finds its keys and values in the cache.
+        backend: a name in `attention.BACKENDS`, used for whole sequences.
     """
 
     def __init__(self, config: Config, layer: int, backend: str) -> None:
@@ -111,7 +111,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Two linear maps, four times as wide between them, with NormFormer's norm behind the activation."""
+    """Two linear maps, four times as wide between them, with NormFormer's norm after the activation."""
 
     def __init__(self, config: Config, generator: torch.Generator) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer: attention and MLP, each of which reads the residual stream behind a norm and adds to it."""
+    """One layer: attention and MLP, each of which reads the residual stream through a norm and adds to it."""
 
     def __init__(self, config: Config, layer: int, backend: str, generator: torch.Generator) -> None:
         super().__init__()
@@ -174,12 +174,12 @@ class Transformer(SequenceModel):
         blocks = [Block(config, layer, backend, generator) for layer in range(config.layers)]
         self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment]  # a list that PyTorch knows of
         self.norm = nn.LayerNorm(config.width)
-        # Keys that an acting query sees: as many as the last query of a training slice that a loss is read from.
+        # An acting query sees as many keys as the last query of a training slice that has a loss.
         self.window = config.context or horizon + 1
         self._cache_shape = (config.heads, head_width, self.window)
 
     def forward(self, tokens: Tensor, packing: Packing, position: Tensor) -> Tensor:
-        # The residual stream is float32 under autocast too: each block adds to it.
+        # The residual stream stays float32 under autocast, because each block adds to it.
         x, rotation = self.positions(self.embed(tokens).float(), position)  # [N, input] -> [N, D]
         x = self.drop(x)
         for block in self.blocks:

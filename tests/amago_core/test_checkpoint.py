@@ -147,7 +147,7 @@ def test_a_request_leaves_room_for_one_more_burst(tmp_path: Path) -> None:
             replay.add(rollout(0, tokens))
     while not replay.checkpoint_due:
         replay.add(rollout(0, 10))
-    with pytest.raises(RuntimeError, match="no room left that its checkpoints do not count on"):
+    with pytest.raises(RuntimeError, match="no room left beside what its checkpoints refer to"):
         for _ in range(20):
             replay.add(rollout(0, 10))
 
@@ -169,7 +169,7 @@ def test_which_rollouts_are_kept_does_not_depend_on_checkpoints(tmp_path: Path) 
     [
         (lambda folder: (folder / "reward").unlink(), "the replay file .*reward is missing"),
         (lambda folder: cut(folder / "action"), "the replay file .*action has 119 bytes instead of 120"),
-        (lambda folder: (folder / "observation").write_bytes(b"\0" * 480), "not what they were at the checkpoint"),
+        (lambda folder: (folder / "observation").write_bytes(b"\0" * 480), "have changed since the checkpoint"),
     ],
 )
 def test_a_missing_cut_or_changed_file_is_named(damage: Callable, says: str, tmp_path: Path) -> None:

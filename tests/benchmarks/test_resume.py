@@ -170,7 +170,7 @@ def test_a_run_stopped_again_and_again_ends_with_the_same_rows_and_weights(kind,
             make_run(tmp_path / "stopped", kind, agent)
     stop_at(None)
     folder = make_run(tmp_path / "stopped", kind, agent)
-    assert (folder / "log.txt").read_text().count("goes on from step") == 4
+    assert (folder / "log.txt").read_text().count("resumes from step") == 4
     assert rows(folder) == rows(expected)
     assert weights(folder) == weights(expected)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in expected.iterdir())
@@ -185,7 +185,7 @@ def test_an_agent_that_cannot_go_on_starts_afresh(stop_at, tmp_path, monkeypatch
         make_run(tmp_path)
     stop_at(None)
     folder = make_run(tmp_path)
-    assert "goes on" not in (folder / "log.txt").read_text()
+    assert "resumes" not in (folder / "log.txt").read_text()
 
 
 def test_checkpoints_change_no_number(straight, stop_at, tmp_path):
@@ -275,7 +275,7 @@ def check_kills(tmp_path: Path, kind: str, agent: str, env_steps: int, kills: in
     done = subprocess.run([sys.executable, __file__, *arguments], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     folder = plan(make_task(kind, env_steps), agent, root=tmp_path / "killed").folder
-    assert (folder / "log.txt").read_text().count("goes on from step") >= kills // 2
+    assert (folder / "log.txt").read_text().count("resumes from step") >= kills // 2
     straight = make_run(tmp_path / "straight", kind, agent, env_steps, tensorboard=False)
     assert rows(folder) == rows(straight)
     assert weights(folder) == weights(straight)
@@ -315,7 +315,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(name, damage, stopped,
     assert lines[0].startswith(f"checkpoint {newest} cannot be used (")
     assert Path(name).name in lines[0]
     assert lines[0].endswith("; the one before is used")
-    assert "goes on from step" in lines[1]
+    assert "resumes from step" in lines[1]
     assert rows(folder) == rows(straight)
     assert older.name == str(int(newest.name) - 1)
 
@@ -350,7 +350,7 @@ def test_a_moved_run_goes_on(stopped, straight, tmp_path):
     shutil.move(tmp_path / "runs", tmp_path / "elsewhere" / "runs")
     lines: list[str] = []
     folder = make_run(tmp_path / "elsewhere", say=lines.append)
-    assert "goes on from step" in lines[0]
+    assert "resumes from step" in lines[0]
     assert rows(folder) == rows(straight)
 
 
@@ -375,7 +375,7 @@ def test_a_full_disk_is_one_line_and_what_was_written_stays(stopped, straight, s
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system")
 def test_a_really_full_disk(straight, stop_at, tmp_path):
-    """A tmpfs fills up while checkpoints are written; with room made, the same command goes on."""
+    """A tmpfs fills up while checkpoints are written; with room made, the same command resumes it."""
     stop_at(None)
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -396,7 +396,7 @@ def test_a_really_full_disk(straight, stop_at, tmp_path):
         ballast.unlink()
         lines: list[str] = []
         assert rows(make_run(disk, say=lines.append)) == rows(straight)
-        assert "goes on from step" in lines[0]
+        assert "resumes from step" in lines[0]
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
@@ -412,7 +412,7 @@ def test_an_older_format_is_refused_and_nothing_is_lost(newest_is_damaged, stopp
         cut(newest / "manifest.json")
     before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file() and path.name != "lock"}
     monkeypatch.setattr(core, "FORMAT", written + 1)
-    says = f"has checkpoint format {written}, this version reads {written + 1}; give --replace to run anew"
+    says = f"has checkpoint format {written}, this version reads {written + 1}; give --replace to start over"
     with pytest.raises(UserError, match=f"^{stopped / 'checkpoints'}/[0-9]+ {says}$"):
         make_run(tmp_path)
     assert before == {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file() and path.name != "lock"}
@@ -432,7 +432,7 @@ def test_a_run_stopped_before_a_setting_was_renamed_goes_on(stopped, straight, t
         (folder / "manifest.json").write_bytes(body + b"\n" + hashlib.sha256(body).hexdigest().encode())
     lines: list[str] = []
     assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
-    assert "goes on from step" in lines[0]
+    assert "resumes from step" in lines[0]
 
 
 def test_the_checkpoint_of_another_run_is_refused_with_the_keys(stopped, stop_at, tmp_path):
@@ -479,9 +479,9 @@ def test_ctrl_c_stops_at_a_safe_point_with_a_checkpoint(straight, tmp_path, monk
     assert len(seen) == 30
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     last = read_table(next(tmp_path.rglob("runs.csv")), "runs")[-1]
-    assert (last.status, last.message) == ("interrupted", "interrupted; the same command goes on")
+    assert (last.status, last.message) == ("interrupted", "interrupted; the same command resumes it")
     folder = make_run(tmp_path, say=lines.append)
-    assert "goes on from step" in (folder / "log.txt").read_text()
+    assert "resumes from step" in (folder / "log.txt").read_text()
     assert rows(folder) == rows(straight)
 
 
@@ -570,7 +570,7 @@ def test_an_environment_that_does_not_replay_begins_its_rollouts_anew_and_the_ru
         run(plan(task, "amago", root=tmp_path))
     stop_at(None)
     folder = run(plan(task, "amago", root=tmp_path), say=lines.append)
-    says = "the rollouts under way were begun anew after a stop: the environment does not replay"
+    says = "the rollouts under way were restarted after a stop: the environment does not replay"
     assert says in lines[1]
     finished = read_table(folder / "runs.csv", "runs")[-1]
     assert finished.status == "finished"

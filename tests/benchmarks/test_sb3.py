@@ -282,7 +282,7 @@ def test_a_run_that_is_stopped_ends_with_the_same_rows(agent, straight, tmp_path
         with pytest.raises(Killed):
             make_run(agent, tmp_path)
     folder = make_run(agent, tmp_path, say=lines.append)
-    assert "goes on from step 1408 of 3000" in lines[0]  # 16 steps in each of 8 slots at each of 11 points
+    assert "resumes from step 1408 of 3000" in lines[0]  # 16 steps in each of 8 slots at each of 11 points
     assert result(folder) == result(straight[agent])
     last, before = (read_table(f / "runs.csv", "runs")[-1] for f in (folder, straight[agent]))
     assert (last.updates, last.tokens, last.env_steps) == (before.updates, before.tokens, before.env_steps)

@@ -243,7 +243,7 @@ def test_ctrl_c_leaves_a_row_and_the_same_command_goes_on(folder):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(120) == 130
-    assert "the same command goes on" in process.stderr.read()
+    assert "the same command resumes it" in process.stderr.read()
     assert (run / "runs.csv").read_text().splitlines()[-1].count("interrupted") >= 1
 
 

@@ -7,7 +7,7 @@ from results.scales import scales
 
 
 def test_scales_are_the_tasks_own():
-    assert scales() == stated(), "write them anew: python -m reproduce.scales"
+    assert scales() == stated(), "regenerate them: python -m reproduce.scales"
 
 
 def test_the_popgym_figure_has_the_papers_tasks():
