@@ -52,9 +52,9 @@ class LoadedRun:
     _rng: np.random.Generator | None = field(default=None, repr=False)
 
     def act(self, observation: Any, reward: float = 0.0, first: bool = False, inner_reset: bool = False) -> Any:
-        """The action for one plain environment. `reward` is that of the step before; `first` starts a new rollout.
+        """The action for one plain environment. `reward` is that of the previous step; `first` starts a new rollout.
 
-        The first call starts a rollout too. Draws come from a stream of the run's seed, begun at loading.
+        The first call starts a rollout too. Random draws come from a stream of the run's seed that starts at loading.
         """
         if self._rng is None:
             self._rng = np.random.default_rng(child(self.seed, self.task.id, "act"))
@@ -66,7 +66,7 @@ class LoadedRun:
         return next(iter(iterate(batch_space(action_space, 1), actions)))
 
     def evaluate(self, rollouts: int = FINAL_ROLLOUTS, slots: int = SLOTS) -> list[EpisodeRecord]:
-        """Play whole rollouts by the harness's rule; with the defaults those of the final evaluation."""
+        """Play whole rollouts as the harness does; the defaults repeat the final evaluation."""
         seeds = evaluation_seeds(self.task.id, "final")
         return evaluate(self.agent, self.task, seeds, rollouts, slots, run_seed=self.seed)
 
@@ -80,7 +80,7 @@ class LoadedRun:
 def run(
     task: str | Task, agent: str, tier: str = "smoke", seed: int = 0, *, root: Path | None = None, **settings: object
 ) -> LoadedRun:
-    """Train and evaluate, or find it done, and load. `settings` are the agent's, as in `--set lr=3e-4`."""
+    """Train and evaluate unless that is done already, then load. `settings` are the agent's, as in `--set lr=3e-4`."""
     texts = {key: str(value) for key, value in settings.items()}
     planned = plan(task, agent, tier, seed, texts, root=root)
     run_to_folder(planned)
@@ -90,7 +90,7 @@ def run(
 def load(
     run: str | Path | Task, agent: str | None = None, tier: str = "smoke", seed: int = 0, *, root: Path | None = None
 ) -> LoadedRun:
-    """A finished run, by its folder alone or by task, agent, tier and seed. Raises UserError where there is none.
+    """A finished run, by its folder alone or by task, agent, tier and seed. Raises UserError if there is none.
 
     The rows of `results/reference/` have no weights: only runs made here can be loaded.
     """

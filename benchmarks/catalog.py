@@ -1,4 +1,4 @@
-"""All tasks by id: those of this repository, those that installed packages announce, and any gymnasium environment."""
+"""All tasks by id: those of this repository, those that installed packages register, and any gymnasium environment."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _add(found: dict[str, Task], more: Iterable[Task], where: str) -> None:
     new: dict[str, Task] = {}  # all of them or none
     for task in more:
         if not isinstance(task, Task):
-            raise TypeError(f"{where} gives a {type(task).__name__} among its tasks; it must give benchmarks.task.Task")
+            raise TypeError(f"{where} has a {type(task).__name__} among its tasks; all must be benchmarks.task.Task")
         if task.id in found or task.id in new:
-            raise ValueError(f"{where} gives task {task.id}, which exists already; choose another id")
+            raise ValueError(f"{where} defines task {task.id}, which exists already; choose another id")
         new[task.id] = task
     found.update(new)
 
@@ -64,7 +64,7 @@ def get_task(task_id: str) -> Task:
 
 
 def match(pattern: str) -> list[Task]:
-    """The tasks whose id fits a shell pattern such as `long_term_memory/tmaze/*`. Raises UserError where none does."""
+    """The tasks whose id matches a shell pattern such as `long_term_memory/tmaze/*`. Raises UserError if none does."""
     if pattern.startswith(FOREIGN):
         return [get_task(pattern)]
     matched = [task for task_id, task in tasks().items() if fnmatchcase(task_id, pattern)]
@@ -74,7 +74,7 @@ def match(pattern: str) -> list[Task]:
 
 
 def _nearest(task_id: str) -> str:
-    # Ids share long prefixes, so a forgotten domain or suite is as near as a typo: compare the last parts too.
+    # Ids share long prefixes, so that an id without its domain or suite looks far off: compare the last parts too.
     tails = {known.rsplit("/", 1)[-1]: known for known in tasks()}
     near = difflib.get_close_matches(task_id, tasks(), n=3)
     near += [tails[tail] for tail in difflib.get_close_matches(task_id.rsplit("/", 1)[-1], tails, n=3)]
@@ -85,8 +85,8 @@ def _nearest(task_id: str) -> str:
 def foreign_task(env_id: str) -> Task:
     """A task around a registered gymnasium environment, with an artificial time limit and no known scale of returns.
 
-    `module:Id-v0` imports the module first. Budgets are small and the same for all. Raises UserError for an id that is
-    not registered.
+    `module:Id-v0` imports the module first. Budgets are small, and the same for every environment. Raises UserError for
+    an id that is not registered.
     """
     look_here()
     module, _, name = env_id.rpartition(":")
@@ -116,18 +116,18 @@ def foreign_task(env_id: str) -> Task:
 
 
 def _make_foreign(spec: EnvSpec, num_envs: int) -> VectorEnv:
-    try:  # what is built is the registration, which a worker does not have; the harness is the checker
+    try:  # from the spec, since a worker has no such registration; the harness does the checking
         return vectorise(partial(gymnasium.make, spec, disable_env_checker=True), num_envs)
     except SlotFault as fault:
         raise UserError(f"cannot make gymnasium environment {spec.id}: {fault}") from fault
 
 
 def _packages(entry_point: object) -> tuple[str, ...]:
-    """The distributions that an environment comes from, beside gymnasium itself."""
+    """The distributions that an environment comes from, gymnasium included."""
     module = entry_point if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
     root = module.split(":")[0].split(".")[0]
     others = _distributions().get(root, []) if root != "gymnasium" else []
     return tuple(sorted({"gymnasium", *others}))
 
 
-_distributions = cache(packages_distributions)  # it reads the file lists of all of them
+_distributions = cache(packages_distributions)  # slow: it reads the file lists of all distributions

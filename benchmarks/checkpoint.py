@@ -1,8 +1,7 @@
-"""The checkpoints of a run, and which of them it can go on from.
+"""The checkpoints of a run, and which of them it can resume from.
 
-`checkpoints/<number>/` in the run's folder holds what the agent saved (agent/), where the harness stands
-(harness.json), and where every slot of the environment stands (environments.npz). Nothing in it depends on where the
-folder lies.
+`checkpoints/<number>/` in the run's folder holds what the agent saved (agent/), the state of the harness
+(harness.json), and the state of every slot of the environment (environments.npz). The folder can be moved.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from results.errors import UserError
 from results.protocols import read_json
 from results.renames import current_identity
 
-CHECKPOINT_S = 30.0  # what a kill costs at most, unless one checkpoint is so dear that SHARE makes it longer
+CHECKPOINT_S = 30.0  # the most that a kill costs, unless checkpoints are so slow that SHARE spaces them further apart
 SHARE = 0.02  # of a run's wall time for writing checkpoints
 FOLDER = "checkpoints"
 HARNESS, ENVIRONMENTS = "harness.json", "environments.npz"
@@ -31,7 +30,7 @@ HARNESS, ENVIRONMENTS = "harness.json", "environments.npz"
 
 @dataclass(frozen=True)
 class Point:
-    """A safe point that a run can go on from."""
+    """A safe point from which a run can resume."""
 
     folder: Path
     harness: dict[str, Any]
@@ -43,7 +42,7 @@ class Point:
 
 
 def save_point(run: Path, agent: Agent, harness: Mapping[str, Any], environments: Mapping[str, np.ndarray]) -> None:
-    """Raises UserError where the disk does not take it; the checkpoints before stay."""
+    """Writes a checkpoint. Raises UserError if that fails; the earlier checkpoints stay."""
 
     def fill(folder: Path) -> None:
         (folder / "agent").mkdir()
@@ -61,7 +60,7 @@ def save_point(run: Path, agent: Agent, harness: Mapping[str, Any], environments
 
 
 def newest_point(run: Path, identity: Mapping[str, Any], say: Callable[[str], object]) -> Point | None:
-    """The newest checkpoint that is whole; damaged ones are said and deleted. None: the run has to start afresh.
+    """The newest intact checkpoint; damaged ones are reported and deleted. None: the run has to start over.
 
     Raises UserError for a checkpoint of another format or of another run, with the keys that differ.
     """
@@ -74,7 +73,7 @@ def newest_point(run: Path, identity: Mapping[str, Any], say: Callable[[str], ob
         except checkpoint.WrongFormat as error:
             raise UserError(f"{error}; give --replace to start over") from error
         except checkpoint.Damaged as damage:
-            instead = "the one before is used" if i + 1 < len(found) else "the run starts afresh"
+            instead = "the previous one is used" if i + 1 < len(found) else "the run starts over"
             say(f"checkpoint {folder} cannot be used ({damage}); {instead}")
             continue
         if changed := differences(current_identity(point.harness["identity"]), identity):
@@ -94,7 +93,7 @@ def _check_tables(run: Path, sizes: Mapping[str, int]) -> None:
     for name, size in sizes.items():
         path = run / f"{name}.csv"
         if not path.exists() or path.stat().st_size < size:
-            raise checkpoint.Damaged(f"{path.name} lacks rows that it counts on")
+            raise checkpoint.Damaged(f"{path.name} lacks rows that it had at the checkpoint")
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -105,7 +104,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"agent": {"width": 64}} -> {"agent.width": 64}, so that a difference names the one key it is in."""
+    """{"agent": {"width": 64}} -> {"agent.width": 64}, so that a difference names the exact key."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}

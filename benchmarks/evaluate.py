@@ -16,14 +16,14 @@ from benchmarks.harness_env import HarnessEnv
 if TYPE_CHECKING:
     from benchmarks.task import Task
 
-FINAL_ROLLOUTS = 100  # a solved-or-not return is then known to 0.05, one standard error, at worst
+FINAL_ROLLOUTS = 100  # the standard error of a success rate is then 0.05 at most
 INTERMEDIATE_ROLLOUTS = 20  # 0.11: enough for a curve and for the stop rule, at a fifth of the cost
-SLOTS = 20  # fixed, because slot and rollout number a seed: other slots would be other rollouts
+SLOTS = 20  # fixed, because seeds depend on slot and rollout: another number would mean other rollouts
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """One inner episode of an evaluation rollout. `finished`: it ended by itself and was not cut by a time limit."""
+    """One inner episode of an evaluation rollout. `finished`: it ended by itself, not cut off by a time limit."""
 
     slot: int
     rollout: int  # of this slot
@@ -63,16 +63,16 @@ def evaluate(
     *,
     run_seed: int = 0,
 ) -> list[EpisodeRecord]:
-    """Play `rollouts` rollouts, equally many a slot, and return their inner episodes in order of slot and rollout.
+    """Play `rollouts` rollouts, the same number in each slot; return their inner episodes sorted by slot and rollout.
 
     Memory is kept from the first to the last step of a rollout. Countable instances are balanced to within one.
-    `seeds` are common to all agents and runs, but `run_seed` gives each run's policy draws of its own: else all runs of
-    the random agent would be one. `envs` is an environment of the task with `slots` slots to use again; without it one
-    is made and closed.
-    Raises ValueError where the slots cannot share the rollouts equally, and what `HarnessEnv` raises.
+    `seeds` are common to all agents and runs, but `run_seed` gives the policy of each run its own draws: otherwise all
+    runs of the random agent would be the same. `envs` is an environment of the task with `slots` slots to reuse;
+    without it one is made and closed.
+    Raises ValueError if the slots cannot share the rollouts equally, and whatever `HarnessEnv` raises.
     """
     if rollouts < 1 or slots < 1 or rollouts % slots:
-        raise ValueError(f"{slots} slots cannot play {rollouts} rollouts, equally many each")
+        raise ValueError(f"{slots} slots cannot share {rollouts} rollouts equally")
     env = HarnessEnv(envs or task.build(slots), task, seeds, "evaluate")
     try:
         return _play(agent, env, rollouts // slots, np.random.default_rng(child(seeds, "policy", run_seed)))
@@ -120,7 +120,7 @@ def _play(agent: Agent, env: HarnessEnv, per_slot: int, rng: np.random.Generator
         if done.any():
             if log.complete():
                 return log.episodes()
-            # A slot that has played its share plays on, uncounted, until the others have: it cannot be left unstepped.
+            # A slot that has played its share keeps playing, uncounted, until the others are done: all must step.
             observation, _ = _reset(env, done)
             reward = np.where(done, np.float32(0), reward)
             inner_reset = inner_reset & ~done
@@ -135,7 +135,7 @@ def _reset(env: HarnessEnv, mask: np.ndarray) -> tuple[Any, dict[str, Any]]:
 
 
 class _EpisodeLog:
-    """Adds up all slots at once; only an episode that ends costs a Python step."""
+    """Adds up all slots at once, so that only the end of an episode needs a loop in Python."""
 
     def __init__(self, env: HarnessEnv, per_slot: int) -> None:
         self._env, self._per_slot = env, per_slot
@@ -177,7 +177,7 @@ class _EpisodeLog:
         self._episode[slots] = np.where(done[slots], 0, self._episode[slots] + 1)
 
     def complete(self) -> bool:
-        """Whether every slot has ended its share; asked between the end of a rollout and its reset."""
+        """Whether every slot has finished its share; to be called between the end of a rollout and its reset."""
         done = self._env.needs_reset
         return bool((self._env.rollouts - ~done >= self._per_slot).all())
 

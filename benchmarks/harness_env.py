@@ -1,4 +1,4 @@
-"""The one gate between an agent and an environment: horizon, seeds, counting, checks and casts."""
+"""The only interface between an agent and an environment: horizon, seeds, counting, checks and casts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from benchmarks.task import Task
 
 Role = Literal["train", "evaluate"]
-BLOCK = 256  # seeds drawn at once for a slot: hashing one a rollout would cost more than a short rollout's steps
-TOLERANCE = 1e-5  # of a float action past its bound, relative: rounding of a squashed or rescaled action
+BLOCK = 256  # seeds drawn at once for a slot: one hash per rollout would cost more than a short rollout's steps
+TOLERANCE = 1e-5  # by how much a float action may exceed its bound, relative: rounding after squashing or rescaling
 
 
 class EnvironmentFault(UserError):
@@ -40,17 +40,17 @@ def rollout_seeds(root: np.random.SeedSequence, role: Role, slot: int, block: in
 class HarnessEnv(VectorWrapper):
     """A task's environment as an agent gets it, in training and in evaluation alike.
 
-    - A rollout ends at the task's horizon whether or not the environment says so; where both flags are set,
-      termination wins. Nothing resets by itself: `reset(options={"reset_mask": done})` does.
+    - A rollout ends at the task's horizon whether or not the environment says so; if both flags are set, termination
+      wins. Nothing resets itself: call `reset(options={"reset_mask": done})`.
     - Every (slot, rollout) has a seed of its own, drawn from the root and the role; a `seed` argument is refused.
-    - `env_steps` counts the steps of all slots. `t`, `rollouts`, `seeds` and `instance`, all int64 [B], are each
-      slot's step, the number of its rollouts begun, and the seed and the hidden instance (-1: not told) of the
-      present one; `needs_reset`, bool [B], marks the slots that are done.
-    - Rewards are float32 [B], flags bool [B], `infos["inner_reset"]` is always there, observations are fresh
+    - `env_steps` counts the steps of all slots. For each slot, int64 [B], `t` is the step, `rollouts` the number of
+      rollouts begun, and `seeds` and `instance` are the seed and the hidden instance (-1: not told) of the current
+      rollout; `needs_reset`, bool [B], marks the slots that are done.
+    - Rewards are float32 [B], flags bool [B], `infos["inner_reset"]` is always present, observations are fresh
       contiguous arrays of the declared dtype.
-    - In training, `state` says where all slots stand, and `restore` brings a fresh environment there.
+    - In training, `state` is the state of all slots, and `restore` brings a fresh environment into it.
 
-    Raises `EnvironmentFault` where the environment, and `ContractError` where the agent, breaks its side.
+    Raises `EnvironmentFault` if the environment breaks the contract, and `ContractError` if the agent does.
     """
 
     def __init__(self, env: VectorEnv, task: Task, root: np.random.SeedSequence, role: Role) -> None:
@@ -76,14 +76,14 @@ class HarnessEnv(VectorWrapper):
         self._log = RolloutLog(self.action_space, self.num_envs) if logged else None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin the next rollout of the slots in `options["reset_mask"]` (bool [B]; without it, of all slots)."""
+        """Begin the next rollout in the slots of `options["reset_mask"]` (bool [B]; without it, in all slots)."""
         if seed is not None:
             raise ContractError(f"task {self.task.id}: reset() got a seed; the harness seeds every rollout itself")
         options = dict(options or {})  # gymnasium pops the mask
         mask = options["reset_mask"] = np.array(options.get("reset_mask", np.ones(self.num_envs, bool)))
         if unknown := options.keys() - {"reset_mask", "instance"}:
             raise ContractError(
-                f"task {self.task.id}: reset() got the option {min(unknown)!r}; the harness has reset_mask and instance"
+                f"task {self.task.id}: reset() got the option {min(unknown)!r}; it takes only reset_mask and instance"
             )
         slots = np.flatnonzero(mask)
         self._begin_rollouts(slots)
@@ -119,7 +119,7 @@ class HarnessEnv(VectorWrapper):
         return observation, reward, terminated, truncated, self._infos(infos)
 
     def __del__(self) -> None:
-        """Leaves the wrapped environment open, to be used again; gymnasium before 1.2 would close it here."""
+        """Leaves the wrapped environment open, because it is reused; gymnasium before 1.2 would close it here."""
 
     def _begin_rollouts(self, slots: np.ndarray) -> None:
         for slot in slots[self.rollouts[slots] % BLOCK == 0].tolist():
@@ -131,10 +131,10 @@ class HarnessEnv(VectorWrapper):
         self.needs_reset[slots] = False
         self.instance[slots] = -1
 
-    # --- to go on in another process ---------------------------------------------------------------------------------
+    # --- resuming in another process ---------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """Where every slot stands: the number of its rollout, and the actions that lead there from its reset."""
+        """The state of every slot: the number of its rollout, and its actions since the reset."""
         state = {name: getattr(self, name).copy() for name in ("rollouts", "t", "needs_reset")}
         state["env_steps"] = np.array(self.env_steps)
         if self._log is not None:
@@ -143,7 +143,7 @@ class HarnessEnv(VectorWrapper):
         return state
 
     def restore(self, state: Mapping[str, np.ndarray]) -> str:
-        """Play the rollouts under way again, and return why that did not lead there; then every slot needs a reset."""
+        """Replay the rollouts under way. If that fails, every slot needs a reset, and the reason is returned."""
         for slot, number in enumerate(state["rollouts"].tolist()):
             self._upcoming[slot] = rollout_seeds(self._root, self.role, slot, max(number - 1, 0) // BLOCK)
         try:
@@ -155,17 +155,17 @@ class HarnessEnv(VectorWrapper):
         return problem
 
     def _replay(self, state: Mapping[str, np.ndarray]) -> str:
-        """All slots step together, so each begins as late as its rollout is shorter than the longest.
+        """All slots step together, so the shorter a slot's rollout, the later it begins.
 
-        Until then it does what the longest does, and begins again where that ends its rollout.
+        Until then it repeats the actions of the longest rollout, and is reset whenever they end its own.
         """
         alive = ~state["needs_reset"]
         if self._log is None:
-            return "" if not alive.any() else "its actions are no arrays, which are not logged"
+            return "" if not alive.any() else "its actions are not arrays, so they were not logged"
         t, actions = np.where(alive, state["t"], 0), state["actions"]
         longest, leader, slots = int(t.max()), int(t.argmax()), np.arange(self.num_envs)
         for step in range(longest + 1):
-            own = step - (longest - t)  # timestep of each slot's own rollout, below 0: not begun
+            own = step - (longest - t)  # timestep in each slot's own rollout; negative: not begun
             self._begin_again(self.needs_reset | (own == 0), state)
             if step < longest:
                 begun = (own >= 0).reshape(-1, *[1] * (actions.ndim - 2))
@@ -176,14 +176,14 @@ class HarnessEnv(VectorWrapper):
         return "" if same[alive].all() else "the same seed and actions gave other observations or rewards"
 
     def _begin_again(self, mask: np.ndarray, state: Mapping[str, np.ndarray]) -> None:
-        """Reset slots to the start of the rollout that `state` has of them."""
+        """Reset slots to the start of their rollout in `state`."""
         self.rollouts[mask] = np.maximum(state["rollouts"][mask] - 1, 0)
         chosen = state["asked"] >= 0
         for part, options in ((mask & chosen, {"instance": np.maximum(state["asked"], 0)}), (mask & ~chosen, {})):
             if part.any():
                 self.reset(options={"reset_mask": part, **options})
 
-    # --- what the agent hands in -------------------------------------------------------------------------------------
+    # --- checks of what the agent passes in --------------------------------------------------------------------------
 
     def _actions(self, actions: Any) -> Any:
         space = self.action_space
@@ -192,12 +192,12 @@ class HarnessEnv(VectorWrapper):
         low, high = self._bounds
         array = np.asarray(actions)
         if array.shape != space.shape:
-            self._blame(f"gave actions of shape {array.shape}; {self.single_action_space} wants {space.shape}", None)
+            self._blame(f"gave actions of shape {array.shape}; {self.single_action_space} needs {space.shape}", None)
         is_float = space.dtype.kind == "f"
         if array.dtype.kind not in ("fiu" if is_float else "iub"):
-            self._blame(f"gave actions of dtype {array.dtype}; {self.single_action_space} wants {space.dtype}", None)
+            self._blame(f"gave actions of dtype {array.dtype}; {self.single_action_space} needs {space.dtype}", None)
         slack = TOLERANCE * (1 + np.abs(array)) if is_float else 0
-        inside = (array >= low - slack) & (array <= high + slack)  # a NaN is inside nothing
+        inside = (array >= low - slack) & (array <= high + slack)  # false for NaN
         if not inside.all():
             slot = int(np.argwhere(~inside)[0, 0])
             self._blame(f"gave action {array[slot]}, which is outside {self.single_action_space}", slot)
@@ -209,7 +209,7 @@ class HarnessEnv(VectorWrapper):
         method = "learn()" if self.role == "train" else "act()"
         raise ContractError(f"{method} {what} ({self._where(slot)})")
 
-    # --- what the environment hands out ------------------------------------------------------------------------------
+    # --- checks of what the environment returns ----------------------------------------------------------------------
 
     def _observation(self, space: Space, value: Any, name: str = "the observation") -> Any:
         if isinstance(space, spaces.Dict):
@@ -219,7 +219,7 @@ class HarnessEnv(VectorWrapper):
             return {key: self._observation(part, value[key], f"{name}[{key!r}]") for key, part in space.spaces.items()}
         if isinstance(space, spaces.Tuple):
             if not isinstance(value, tuple) or len(value) != len(space.spaces):
-                self._fault(f"{name} is no tuple of the {len(space.spaces)} parts that its space declares")
+                self._fault(f"{name} is not a tuple of the {len(space.spaces)} parts that its space declares")
             parts = zip(space.spaces, value, strict=True)
             return tuple(self._observation(part, v, f"{name}[{i}]") for i, (part, v) in enumerate(parts))
         if space.shape is None or space.dtype is None:
@@ -241,7 +241,7 @@ class HarnessEnv(VectorWrapper):
         else:
             if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
                 self._fault(f"{name} has dtype {array.dtype}, which {dtype} cannot hold")
-            with np.errstate(over="ignore"):  # becomes infinite, and is found below
+            with np.errstate(over="ignore"):  # becomes infinite, which is caught below
                 result = np.array(array, dtype, order="C")
             if dtype.kind != "f" and not np.array_equal(result, array):
                 slot = int(np.argwhere(result != array)[0, 0])
@@ -253,7 +253,7 @@ class HarnessEnv(VectorWrapper):
 
     def _reward(self, reward: Any) -> np.ndarray:
         array = np.asarray(reward)
-        if array.size != self.num_envs:  # (B, 1) is welcome, it can mean one thing only
+        if array.size != self.num_envs:  # (B, 1) is accepted: it can mean only one thing
             self._fault(f"the reward has shape {array.shape} instead of ({self.num_envs},)")
         return self._array(array.reshape(self.num_envs), (self.num_envs,), np.dtype(np.float32), "the reward")
 
@@ -285,7 +285,7 @@ class HarnessEnv(VectorWrapper):
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
-        """Whatever the environment raises becomes one line that says where; the traceback goes to log.txt."""
+        """Turns whatever the environment raises into one line that says where; the traceback goes to log.txt."""
         try:
             yield
         except SlotFault as fault:
@@ -302,7 +302,7 @@ class HarnessEnv(VectorWrapper):
 
 
 def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | None:
-    """The lowest and highest values, both inclusive, of a batched space; None where it is no array."""
+    """The lowest and highest values, both inclusive, of a batched space; None if its values are not arrays."""
     if isinstance(space, spaces.MultiDiscrete):  # a batch of Discrete
         return space.start, space.start + space.nvec - 1
     if isinstance(space, spaces.Box):  # a batch of Box, MultiDiscrete or MultiBinary

@@ -1,7 +1,7 @@
-"""Memory that stays with the process: an update allocates and frees the same large tensors each time.
+"""Keeps freed memory in the process, because every update allocates and frees the same large tensors.
 
-By default glibc gives large blocks back to the system at once, so each update pays some thousand page faults for
-fresh, zeroed 4 KiB pages, and then for looking them up: a seventh to a fifth of its time (docs/performance.md).
+By default glibc returns large blocks to the system at once, so each update pays for some thousand page faults that
+bring fresh, zeroed 4 KiB pages, and then for address lookups: a seventh to a fifth of its time (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX, MADV_HUGEPAGE = -1, -4, 14  # malloc.h and sys/mma
 
 
 def keep_freed_memory() -> None:
-    """Lets the heap of this process keep what is freed, in huge pages; without glibc it does nothing."""
+    """Makes the heap of this process keep freed memory, in huge pages; does nothing without glibc."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "gnu_get_libc_version"):
         return
@@ -24,7 +24,7 @@ def keep_freed_memory() -> None:
     libc.free.argtypes = [ctypes.c_void_p]
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     block = libc.malloc(RESERVE)
-    if block:  # else the address space is limited: what is there stays as it is
+    if block:  # if not, the address space is limited, and the heap stays as it is
         start = -(-block // HUGE_PAGE) * HUGE_PAGE
         libc.madvise(start, RESERVE - HUGE_PAGE, MADV_HUGEPAGE)
         libc.free(block)

@@ -1,10 +1,10 @@
-"""Modules of a user who stands in a folder of his own."""
+"""Importing the user's modules from the current folder."""
 
 import os
 import sys
 
 
 def look_here() -> None:
-    """Let the present folder's modules be imported, as `python -m` would: an installed command does not look there."""
+    """Make the current folder importable, as `python -m` does; an installed command does not look there."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

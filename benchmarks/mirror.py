@@ -1,4 +1,4 @@
-"""Copies of the curves to watch, in TensorBoard and on request in Weights & Biases. The tables are the truth."""
+"""Copies of the curves for watching a run, in TensorBoard and optionally Weights & Biases. The tables decide."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class Mirror(Protocol):
 
 
 class TensorBoard:
-    """An event file in a folder, written at once and in this thread, so that a full disk is an error here.
+    """An event file in a folder, written unbuffered and in this thread, so that a full disk raises an error here.
 
-    Without torch's wrapper, which would import torch for agents that have none. Raises UserError for a failed write.
+    Does without torch's wrapper, which would import torch even for agents that do not use it. Raises UserError for a
+    failed write.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
@@ -36,7 +37,7 @@ class TensorBoard:
             self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115 (closed by `close`)
         self._records = RecordWriter(self._file)
         self._write(file_version="brain.Event:2")
-        if resumed_at is not None:  # what was written past this step before the run was stopped is not shown
+        if resumed_at is not None:  # hides what was written past this step before the run was stopped
             self._write(step=resumed_at + 1, session_log=SessionLog(status=SessionLog.START))
 
     def scalars(self, values: Mapping[str, float], env_steps: int) -> None:
@@ -52,13 +53,13 @@ class TensorBoard:
 
 
 def check_wandb() -> None:
-    """Raises UserError where wandb is missing."""
+    """Raises UserError if wandb is not installed."""
     if importlib.util.find_spec("wandb") is None:
         raise UserError("the package wandb is not installed; run `pip install wandb`, or leave the mirror out")
 
 
 class WandB:
-    """One Weights & Biases run; WANDB_MODE=offline works as everywhere."""
+    """One Weights & Biases run; WANDB_MODE=offline works as usual."""
 
     def __init__(self, folder: Path, run_id: str, config: Mapping[str, Any]) -> None:
         import wandb

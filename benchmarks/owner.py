@@ -1,4 +1,4 @@
-"""One process a run, and one that is asked to stop stops where it can go on."""
+"""Only one process may write a run, and Ctrl-C stops it where it can be resumed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LOCK = "lock"
 
 @contextlib.contextmanager
 def owned(run: Path) -> Iterator[None]:
-    """Holds the run's folder. The kernel lets go of the lock with the process, however that ends.
+    """Locks the run's folder. The kernel releases the lock when the process ends, however it ends.
 
-    Raises UserError where another process holds it, and says which.
+    Raises UserError if another process holds it; the message says which.
     """
     path = run / LOCK
     with naming(path):
@@ -41,18 +41,18 @@ def owned(run: Path) -> Iterator[None]:
 
 
 class Stop:
-    """Whether Ctrl-C was pressed; `asked` is read at safe points. A second Ctrl-C stops at once."""
+    """Whether Ctrl-C was pressed; `asked` is read at safe points. A second Ctrl-C stops immediately."""
 
     asked = False
 
     @contextlib.contextmanager
     def listening(self, say: Callable[[str], object]) -> Iterator[None]:
-        """Defers the first Ctrl-C. Does nothing outside the main thread and where Ctrl-C has another meaning."""
+        """Defers the first Ctrl-C. Does nothing outside the main thread or if Ctrl-C already has another handler."""
 
         def ask(number: int, frame: object) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self.asked = True
-            say("stopping at the next safe point; once more to stop at once")
+            say("stopping at the next safe point; press Ctrl-C again to stop immediately")
 
         main = threading.current_thread() is threading.main_thread()
         if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

@@ -1,4 +1,4 @@
-"""What a run is to be: its names resolved, its folder, and what it must agree in with a run made before."""
+"""The plan of a run: its names resolved, its folder, and what an earlier run under the same id must match."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ class Plan:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What decides the run's result beside its id and the code: the column `config`, and config.json."""
+        """What decides the run's result besides its id and the code: the column `config`, and config.json."""
         budget = {key: value for key, value in asdict(self.budget).items() if key != "seeds"}
         agent = configuration(self.base, self.task, self.tier, self.settings)
         return {"budget": budget, "hyperparameters": agent, "settings": dict(self.settings), "threads": self.threads}
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a run under the same id must agree in: config.json, and its row's columns `protocol` and `config`."""
+        """What an earlier run under the same id must match: config.json, and the columns `protocol` and `config`."""
         names = {"task": self.task.id, "agent": self.agent, "tier": self.tier, "seed": self.seed}
         return {"run_id": self.run_id, **names, "protocol": protocol_id(self.protocol), **self.config}
 
@@ -118,7 +118,7 @@ def plan(
     base, own = parse_agent(agent)
     check_agent(base)
     planned = Plan(task, base, {**own, **(settings or {})}, tier, seed, threads, root or results_root())
-    configuration(base, task, tier, planned.settings)  # a wrong setting is said before anything is made
+    configuration(base, task, tier, planned.settings)  # report a wrong setting before anything is written
     return planned
 
 

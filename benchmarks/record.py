@@ -33,10 +33,10 @@ EVERY_S = 0.5  # between two writes of progress.json: an agent may reach safe po
 
 
 class Recorder:
-    """Owns the files of one run's folder; a context manager. `say` gets each line that a watching person wants.
+    """Owns the files of one run's folder; a context manager. `say` gets each line meant for a person watching.
 
-    `state` is what `state()` gave at the safe point that the run goes on from: rows written later are cut off, since
-    they will be written again.
+    `state` is what `state()` returned at the safe point that the run resumes from: rows written later are cut off,
+    since they will be written again.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Recorder:
         folder = planned.folder
         if state is not None:
             self._restore(state)
-        with ExitStack() as stack:  # closes what is open if a later line fails
+        with ExitStack() as stack:  # closes what is open if a later line raises
             self._log = stack.enter_context(open(folder / "log.txt", "ab", buffering=0))
             self._tables = {
                 name: stack.enter_context(TableWriter(folder / f"{name}.csv", name))
@@ -94,12 +94,12 @@ class Recorder:
             self._log.write(line.encode(errors="backslashreplace"))
 
     def tell(self, text: str) -> None:
-        """A line for the log and for a watching person."""
+        """A line for the log and for a person watching."""
         self.log(text)
         self._say(text)
 
     def note(self, text: str) -> None:
-        """Something that a reader of the final row has to know."""
+        """Something that a reader of the final row must know."""
         self._notes.append(text)
         self.tell(text)
 
@@ -133,11 +133,11 @@ class Recorder:
 
     @staticmethod
     def _made_with() -> dict[str, str]:
-        """What can change numbers and is no part of a run's identity."""
+        """What can change the numbers but is not part of a run's identity."""
         return {"torch": version("torch"), "numpy": version("numpy"), "python": platform.python_version()}
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        """What the agent says of itself, for the columns parameters, device, attention and dtype."""
+        """What the agent says about itself, for the columns parameters, device, attention and dtype."""
         self._description = dict(description)
 
     def progress(self, progress: Progress, env_steps: int) -> None:
@@ -150,7 +150,7 @@ class Recorder:
             self._mirror_metrics()
 
     def _mirror_metrics(self) -> None:
-        """Means since the last time: a report while collecting has none, and takes none from the learning before it."""
+        """Means since the last call. Reports while collecting have no metrics, and do not discard those of learning."""
         self._mirror({f"train/{name}": fmean(values) for name, values in self._metrics.items()})
         self._metrics.clear()
 
@@ -181,7 +181,7 @@ class Recorder:
         self.tell(line)
 
     def status(self, status: Status, message: str = "") -> None:
-        """A row of the table of runs; the last one counts."""
+        """Appends a row to the table of runs; the last one counts."""
         described = self._description
         row = Run(
             **self._keys(),
@@ -248,11 +248,11 @@ class Recorder:
                 mirror.scalars(values, self._env_steps)
 
 
-MERGED = ("results/reference", "results/protocols.json")  # tracked, but written by `merge` and no code
+MERGED = ("results/reference", "results/protocols.json")  # tracked, but written by `merge` and not code
 
 
 def git_state() -> tuple[str, bool]:
-    """The commit of the code and whether tracked code was changed since; ("", False) outside a checkout."""
+    """The commit of the code and whether tracked code has changed since; ("", False) outside a checkout."""
 
     def git(*arguments: str) -> str:
         root = Path(__file__).resolve().parents[1]

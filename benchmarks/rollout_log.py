@@ -1,4 +1,4 @@
-"""What leads every slot of an environment from its reset to where it is: the actions, and a checksum of the answers."""
+"""Logs how every slot got from its reset to its present state: the actions, and a checksum of the answers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-FIRST_SIZE = 256  # steps; doubled as rollouts need it
-FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing, and no small number
+FIRST_SIZE = 256  # steps; doubled when a rollout needs more
+FACTOR = np.uint64(0x9E3779B97F4A7C15)  # large, and odd, so that multiplying by it loses nothing
 
 
 class RolloutLog:
-    """The rollouts under way in B slots. It is called at every step, so the work is left to `checksum`.
+    """The rollouts under way in B slots. `add` is called at every step, so most of the work is left to `checksum`.
 
     Attributes:
         actions: [timestep, B, ...], as the environment got them.
@@ -26,8 +26,8 @@ class RolloutLog:
         self.actions = np.zeros((FIRST_SIZE, *action_space.shape), action_space.dtype)
         self.asked = np.full(slots, -1)
         self._slots = np.arange(slots)
-        # A polynomial modulo 2**64 in FACTOR for every word of an answer, its coefficients the values of that word
-        # since the reset: arrays [B, n], the rewards' and then one for each part of an observation.
+        # For every word of an answer a polynomial in FACTOR modulo 2**64, whose coefficients are the values of that
+        # word since the reset: arrays [B, n], first that of the rewards, then one for each part of an observation.
         self._sums: list[np.ndarray] = []
 
     def begin(self, slots: np.ndarray, instance: np.ndarray | None, observation: Any) -> None:

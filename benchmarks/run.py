@@ -35,8 +35,8 @@ from results.seal import check, seal
 from results.store import read_table
 from results.tablefile import replace_file
 
-IDLE_YIELDS = 10_000  # safe points in a row without an environment step: the agent will never use its budget up
-TO_GO_ON = ("checkpoints", "scratch")  # what a finished run has no use for
+IDLE_YIELDS = 10_000  # safe points in a row without an environment step: the agent will never use up its budget
+TO_GO_ON = ("checkpoints", "scratch")  # only needed to resume
 
 
 def run(
@@ -49,33 +49,33 @@ def run(
 ) -> Path:
     """Train an agent on a task, evaluate it, write its rows; return the run's folder.
 
-    A finished run is left as it is. One that was stopped, in whatever way, goes on from its newest checkpoint and ends
-    with the rows that it would have had; without one it starts afresh. Raises UserError for a run that another process
-    is making, and where the folder holds a run of another configuration or protocol, unless `replace`; what stops the
-    run is raised again after it has been written to the run's table.
+    A finished run is left as it is. One that was stopped, in whatever way, resumes from its newest checkpoint and ends
+    with the same rows as if it had never stopped; without a checkpoint it starts over. Raises UserError if another
+    process is writing the run, or, unless `replace`, if the folder holds a run with another configuration or protocol.
+    Any other error is recorded in the run's table and raised again.
     """
     if wandb:
         check_wandb()  # before anything is cleared away
     if not replace and _is_finished(planned):
-        if any((planned.folder / name).exists() for name in TO_GO_ON):  # it was killed right at its end
+        if any((planned.folder / name).exists() for name in TO_GO_ON):  # it was killed while tidying up
             _tidy(planned.folder)
         say(f"{planned.run_id} is finished already: {planned.folder}")
         return planned.folder
     with owned(planned.folder):
-        if not replace and _is_finished(planned):  # by the process that held it until now
+        if not replace and _is_finished(planned):  # by the process that held the lock until now
             return planned.folder
         recorder = partial(Recorder, planned, tensorboard=tensorboard, wandb=wandb, say=say)
         point = None if replace else newest_point(planned.folder, planned.identity, say)
         try:
             _make(planned, recorder, point)
         except CannotResume as problem:
-            say(f"{problem}; the run starts afresh")
+            say(f"{problem}; the run starts over")
             _make(planned, recorder, None)
     return planned.folder
 
 
 def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None) -> None:
-    """The run, from a checkpoint or from nothing to its end."""
+    """Makes the run, from a checkpoint or from the beginning, to its end."""
     folder = planned.folder
     if point is None:
         _clear(folder)
@@ -90,7 +90,7 @@ def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None)
             record.status("interrupted", f"interrupted; the same command {then}")
             raise
         except BaseException as error:
-            with contextlib.suppress(UserError):  # of a full disk: the first error is the one to show
+            with contextlib.suppress(UserError):  # from a full disk: the first error is the one to show
                 record.log(traceback.format_exc())
                 record.status("failed", f"{type(error).__name__}: {error}")
             raise
@@ -99,14 +99,14 @@ def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None)
 
 
 def _tidy(folder: Path) -> None:
-    """What is done once a run is finished."""
+    """Seals the files of a finished run and deletes what only resuming needs."""
     seal(folder, ["runs.csv", "curves.csv", "episodes.csv", "config.json", "protocol.json"])
     for name in TO_GO_ON:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _clear(folder: Path) -> None:
-    """Deletes all but the lock, which is held."""
+    """Deletes everything but the lock file, which is in use."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -115,18 +115,18 @@ def _clear(folder: Path) -> None:
 
 
 class _Training:
-    """The loop: learn to the next mark, evaluate, and at the end save and evaluate once more."""
+    """The loop: learn up to the next mark and evaluate; at the end, save and evaluate once more."""
 
     def __init__(self, planned: Plan, record: Recorder) -> None:
         self._plan, self._record = planned, record
         self._returns: list[float] = []  # of the evaluations so far
-        self._reached = 0  # marks, which number the evaluations; a safe point may pass several
+        self._reached = 0  # marks passed, which number the evaluations; one safe point may pass several
         self._stop = Stop()
         self._next_s = time.perf_counter() + checkpoint.CHECKPOINT_S
-        self.saved = False  # whether there is a checkpoint to go on from
+        self.saved = False  # whether there is a checkpoint to resume from
 
     def run(self, point: Point | None) -> str:
-        """Returns why training ended before its budget, or nothing."""
+        """Returns why training ended before its budget was used up, or an empty string."""
         task, budget = self._plan.task, self._plan.budget
         scratch = self._plan.folder / "scratch"
         scratch.mkdir(exist_ok=True)
@@ -137,7 +137,7 @@ class _Training:
             agent = make_agent(self._plan.base, self._plan.spec(raw, scratch))
             if not _resumes(agent):
                 stack.callback(shutil.rmtree, scratch)
-            if "torch" in sys.modules:  # whichever agent brought it; nothing is imported for the sake of this line
+            if "torch" in sys.modules:  # some agent imported it; do not import it just for this line
                 sys.modules["torch"].set_num_threads(self._plan.threads)
             self._record.describe(agent.describe() if hasattr(agent, "describe") else {})
             envs = HarnessEnv(raw, task, root, "train")
@@ -149,7 +149,7 @@ class _Training:
         return message
 
     def _resume(self, point: Point, agent: Agent, envs: HarnessEnv) -> None:
-        """Raises CannotResume where the agent says so, UserError where it cannot read what an agent saved."""
+        """Raises CannotResume if the agent does, UserError if the agent cannot load what was saved."""
         self.saved = True
         self._returns, self._reached = point.harness["returns"], point.harness["reached"]
         try:
@@ -166,7 +166,7 @@ class _Training:
             )
 
     def _learn(self, agent: Agent, envs: HarnessEnv, seeds: np.random.SeedSequence, arena: VectorEnv) -> str:
-        """Learn until the budget is used up, the task is solved, or the agent has learnt all it can."""
+        """Learn until the budget is used up, the task is solved, or the agent stops by itself."""
         points = agent.learn(envs, seeds)
         if not isinstance(points, Iterator):
             raise ContractError(f"learn() must return an iterator (write it with yield), not {type(points).__name__}")
@@ -186,7 +186,7 @@ class _Training:
         return f"learn() ended by itself after {envs.env_steps} steps"
 
     def _reason_to_end(self, agent: Agent, envs: HarnessEnv, arena: VectorEnv) -> str | None:
-        """Evaluates where a mark has been passed. An empty reason: the budget is used up."""
+        """Evaluates if a mark has been passed. An empty reason means that the budget is used up."""
         budget = self._plan.budget
         marks = [budget.env_steps * k // budget.evaluations for k in range(1, budget.evaluations)]
         if envs.env_steps >= budget.env_steps:
@@ -223,11 +223,11 @@ class _Training:
             idle = 0 if envs.env_steps > steps else idle + 1
             steps = envs.env_steps
             if idle >= IDLE_YIELDS:
-                raise ContractError(f"learn() yielded {idle} times without a step of its environments; end it instead")
+                raise ContractError(f"learn() yielded {idle} times without stepping its environments; end it instead")
             yield progress
         if progress is None:
             raise ContractError(
-                f"learn() ended after {envs.env_steps} steps without a yield; it must yield once or more"
+                f"learn() ended after {envs.env_steps} steps without a yield; it must yield at least once"
             )
 
     def _is_solved(self) -> bool:
@@ -246,7 +246,7 @@ class _Training:
 
 
 def save_checkpoint(agent: Agent, folder: Path) -> None:
-    """The agent's files, sealed, and an empty file `done`, moved into place in one rename: all of it or nothing."""
+    """Saves the agent's files, sealed, and an empty file `done`; one rename moves all into place or nothing."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
@@ -259,7 +259,7 @@ def save_checkpoint(agent: Agent, folder: Path) -> None:
 
 
 def _is_finished(planned: Plan) -> bool:
-    """Whether the folder holds this very run, finished. Raises UserError where it holds another."""
+    """Whether the folder holds this very run, finished. Raises UserError if it holds another run."""
     config, table = planned.folder / "config.json", planned.folder / "runs.csv"
     if not config.exists() and not table.exists():
         return False

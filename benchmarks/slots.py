@@ -1,4 +1,4 @@
-"""Plain gymnasium environments side by side in this process, each in its slot, and the checks of what they give."""
+"""Plain gymnasium environments side by side in this process, one per slot, with checks of what they return."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 
-TOLD = ("success", "inner_reset", "instance")  # the infos that the harness reads; no others leave the environment
+TOLD = ("success", "inner_reset", "instance")  # the infos that the harness reads; all others are dropped
 
 MakeEnv = Callable[[], gymnasium.Env]
 
 
 class SlotFault(Exception):
-    """What went wrong in a slot (None: it is not known in which); the harness adds the task, the seed and the step."""
+    """What went wrong in a slot (None: the slot is unknown); the harness adds the task, the seed and the step."""
 
     def __init__(self, slot: int | None, what: str, trace: str = "") -> None:
         super().__init__(what)
@@ -28,9 +28,9 @@ class SlotFault(Exception):
 
 
 class Slots:
-    """The environments of the slots `numbers`, called one after the other; `busy` is told the slot before each call.
+    """The environments of the slots `numbers`, called one after the other; `busy` gets the slot before each call.
 
-    Raises `SlotFault` where an environment raises, or answers with something else than gymnasium's tuple.
+    Raises `SlotFault` if an environment raises or does not return gymnasium's tuple.
     """
 
     def __init__(self, make: MakeEnv, numbers: range, busy: Callable[[int], None] = lambda slot: None) -> None:
@@ -43,11 +43,11 @@ class Slots:
         return self._envs[0].observation_space, self._envs[0].action_space
 
     def begin(self, command: str, *arguments: Any) -> None:
-        """Do `reset` or `step`; `end` hands out the answer. Two calls, as with a `Worker`, which works in between."""
+        """Do `reset` or `step`; `end` returns the answer. Two calls, as with a `Worker`, which works in between."""
         self._answer = getattr(self, f"_{command}")(*arguments)
 
     def end(self) -> list[tuple[Any, ...]]:
-        """One tuple for each slot that `begin` was about."""
+        """One tuple for each slot that `begin` called."""
         return self._answer
 
     def _reset(self, asked: Mapping[int, tuple[int | None, dict[str, Any]]]) -> list[tuple[Any, ...]]:
@@ -58,7 +58,7 @@ class Slots:
         ]
 
     def _step(self, actions: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """One action a slot -> [(observation, reward, terminated, truncated, infos)]."""
+        """One action per slot -> [(observation, reward, terminated, truncated, infos)]."""
         pairs = zip(self._numbers, actions, strict=True)
         return [self._tuple(5, "step()", slot, methodcaller("step", action)) for slot, action in pairs]
 
@@ -66,25 +66,26 @@ class Slots:
         answer = self._call(slot, call, self._envs[slot - self._numbers.start])
         if not isinstance(answer, tuple) or len(answer) != length or not isinstance(answer[-1], Mapping):
             found = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
-            raise SlotFault(slot, f"{name} gave {found}; gymnasium wants a tuple of {length} that ends with the infos")
+            expected = f"gymnasium expects a tuple of {length} that ends with the infos"
+            raise SlotFault(slot, f"{name} returned {found}; {expected}")
         return own((*answer[:-1], {name: answer[-1][name] for name in TOLD if name in answer[-1]}))
 
     def _call(self, slot: int, function: Callable[..., Any], *arguments: Any) -> Any:
         self._busy(slot)
         try:
             return function(*arguments)
-        except (Exception, SystemExit) as error:  # sys.exit() in an environment must not end the run as if it were done
+        except (Exception, SystemExit) as error:  # sys.exit() in an environment must not end the run as if finished
             what = f"the environment raised {type(error).__name__}: {error}"
             raise SlotFault(slot, what, traceback.format_exc()) from error
 
     def close(self) -> None:
         for slot, env in zip(self._numbers, self._envs, strict=True):
-            with contextlib.suppress(SlotFault):  # nothing that has been measured hangs on it
+            with contextlib.suppress(SlotFault):  # no measurement depends on it
                 self._call(slot, env.close)
 
 
 def own(value: Any) -> Any:
-    """The value with copies of its arrays: an environment, or all of a class, may write to one buffer for ever."""
+    """The value with its arrays copied: an environment, or all of a class, may reuse one buffer."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, Mapping):
@@ -93,9 +94,9 @@ def own(value: Any) -> Any:
 
 
 def stack(space: Space, items: Sequence[Any], name: str = "the observation") -> Any:
-    """Single values of a space as one batch of copies, in whatever dtype they have.
+    """Single values of a space as one batch of copies, whatever their dtype.
 
-    Text, graphs and sequences stay a tuple. Raises SlotFault for a value of another shape or other keys.
+    Text, graphs and sequences stay a tuple. Raises SlotFault for a value with a wrong shape or wrong keys.
     """
     if isinstance(space, spaces.Dict):
         for slot, item in enumerate(items):
@@ -106,7 +107,7 @@ def stack(space: Space, items: Sequence[Any], name: str = "the observation") -> 
     if isinstance(space, spaces.Tuple):
         for slot, item in enumerate(items):
             if not isinstance(item, tuple | list) or len(item) != len(space.spaces):
-                raise SlotFault(slot, f"{name} is no tuple of the {len(space.spaces)} parts that its space declares")
+                raise SlotFault(slot, f"{name} is not a tuple of the {len(space.spaces)} parts that its space declares")
         return tuple(stack(part, [item[i] for item in items], f"{name}[{i}]") for i, part in enumerate(space.spaces))
     if space.shape is None or space.dtype is None:
         return tuple(items)
@@ -114,7 +115,7 @@ def stack(space: Space, items: Sequence[Any], name: str = "the observation") -> 
 
 
 def batch(items: Sequence[Any], shape: tuple[int, ...], name: str) -> np.ndarray:
-    """Arrays or numbers of one shape as a fresh array [B, *shape]. Raises SlotFault for one that is something else."""
+    """Arrays or numbers of one shape as a fresh array [B, *shape]. Raises SlotFault for anything else."""
     with contextlib.suppress(ValueError, TypeError):  # ragged
         together = np.array(items)
         if together.shape == (len(items), *shape) and together.dtype.kind in "biuf":
@@ -126,10 +127,10 @@ def _array(slot: int, value: Any, shape: tuple[int, ...], name: str) -> np.ndarr
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise SlotFault(slot, f"{name} is no array: {error}") from None
+        raise SlotFault(slot, f"{name} is not an array: {error}") from None
     if array.dtype.kind not in "biuf":
         raise SlotFault(slot, f"{name} has dtype {array.dtype}: {value!r}")
-    if shape == () and array.size == 1:  # a reward of shape (1,) can mean one thing only
+    if shape == () and array.size == 1:  # a reward of shape (1,) can mean only one thing
         array = array.reshape(())
     if array.shape != shape:
         raise SlotFault(slot, f"{name} has shape {array.shape} instead of {shape}")

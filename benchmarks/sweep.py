@@ -1,7 +1,7 @@
-"""Many runs at once: one process and one thread each; a run that fails or hangs ends alone.
+"""Many runs at once, each with one process and one thread; a run that fails or hangs takes no other with it.
 
-A child leads a process group of its own, so that whatever it started ends with it, and its standard input is a pipe
-of which this process holds the other end: should this process die in any way, the pipe closes and the child stops.
+A child leads a process group of its own, so whatever it starts ends with it, and its standard input is a pipe held
+open by this process: if this process dies in any way, the pipe closes and the child stops.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ TIMEOUT_S = {"smoke": 15 * 60.0, "laptop": 3 * 3600.0, "paper": 14 * 86400.0}  #
 class Job:
     """A run to be made. `agent` is a full id: `amago`, `amago@lr=3e-4`, `my_module:MyAgent`.
 
-    `anew` throws away what its folder holds; else a run that was stopped goes on.
+    `replace` discards what its folder holds; otherwise a stopped run is resumed.
     """
 
     task: str
     agent: str
     tier: str
     seed: int
-    anew: bool = False
+    replace: bool = False
 
     @property
     def run_id(self) -> str:
@@ -63,11 +63,11 @@ class State:
 
 
 def missing(jobs: Iterable[Job], root: Path, replace: bool = False) -> list[Job]:
-    """The jobs that neither the run folders under `root` nor the reference results hold as finished.
+    """The jobs that are not yet finished, either in the run folders under `root` or in the reference results.
 
-    A run that was made with another configuration or protocol than its job would have now is to be made anew with
-    `replace`. Without it, one in a run folder raises UserError; one of the reference counts as finished, since it is
-    what is committed, and a warning says how many do.
+    With `replace`, a run made with another configuration or protocol than its job would have now is run again. Without
+    it, such a run in a run folder raises UserError; one in the reference counts as finished, because it is what is
+    committed, and a warning says how many there are.
     """
     jobs = list(dict.fromkeys(jobs))
     tiers = sorted({job.tier for job in jobs})
@@ -80,7 +80,7 @@ def missing(jobs: Iterable[Job], root: Path, replace: bool = False) -> list[Job]
         row = local.get(job.run_id) or reference.get(job.run_id)
         changed = _changed(job, row) if row else ""
         if changed and replace:
-            todo.append(dataclasses.replace(job, anew=True))
+            todo.append(dataclasses.replace(job, replace=True))
         elif changed:
             (refused if job.run_id in local else stale).append((job.run_id, changed))
         elif row is None or row.status != "finished":
@@ -88,8 +88,8 @@ def missing(jobs: Iterable[Job], root: Path, replace: bool = False) -> list[Job]
     if refused:
         (run, changed), *others = refused
         more = f" (and {len(others)} more runs like it)" if others else ""
-        anew = "give --replace to run it again, or another folder with --results"
-        raise UserError(f"{run} was made with another {changed}{more}; {anew}")
+        hint = "give --replace to run it again, or another folder with --results"
+        raise UserError(f"{run} was made with another {changed}{more}; {hint}")
     if stale:
         what = f"{len(stale)} of the reference runs were made with another configuration and count as finished"
         (run, changed), *_ = stale
@@ -100,7 +100,8 @@ def missing(jobs: Iterable[Job], root: Path, replace: bool = False) -> list[Job]
 def _changed(job: Job, row: Run) -> str:
     """The keys in which a run differs from what the job would make now.
 
-    A finished one may have had other threads: they change rounding at most. An unfinished one cannot go on with others.
+    A finished run may have used another number of threads, which changes at most rounding; an unfinished one cannot
+    resume with another.
     """
     from benchmarks.plan import plan
 
@@ -111,9 +112,9 @@ def _changed(job: Job, row: Run) -> str:
 
 
 def child_command(job: Job, root: Path) -> list[str]:
-    """The command line of a job's process. -P: a folder `benchmarks` where the user stands is not ours."""
+    """The command line of a job's process. -P, because the user's folder may hold a `benchmarks` that is not ours."""
     run = [job.task, job.agent, job.tier, str(job.seed), str(root)]
-    return [sys.executable, "-P", "-m", "benchmarks.sweep", *run, *(["anew"] if job.anew else [])]
+    return [sys.executable, "-P", "-m", "benchmarks.sweep", *run, *(["replace"] if job.replace else [])]
 
 
 def sweep(
@@ -126,8 +127,8 @@ def sweep(
 ) -> list[State]:
     """Make the runs, `workers` at a time, and return how each ended; `report` is called a few times a second.
 
-    A run that takes longer than its tier's timeout (seconds) is ended and counts as failed. KeyboardInterrupt stops
-    all children cleanly and is raised again. Raises UserError for less than one worker.
+    A run that takes longer than its tier's timeout (seconds) is stopped and counts as failed. KeyboardInterrupt stops
+    all children cleanly and is raised again. Raises UserError for fewer than one worker.
     """
     if workers < 1:
         raise UserError(f"a sweep needs at least 1 worker, got {workers}")
@@ -174,7 +175,7 @@ class _Child:
         code = self.process.poll()
         if code is None and self.state.seconds > timeout_s:
             _stop([self])
-            self.state.status, self.state.message = "failed", f"stopped: no end after {timeout_s:.0f} s"
+            self.state.status, self.state.message = "failed", f"stopped: not finished after {timeout_s:.0f} s"
             return True
         if code is None:
             return False
@@ -195,7 +196,7 @@ class _Child:
 
 
 def _stop(children: Iterable[_Child]) -> None:
-    """Ask all to stop, give them time to say so in their tables, then kill what is left."""
+    """Ask all to stop, give them time to record that in their tables, then kill what is left."""
     children = list(children)
     try:
         for child in children:
@@ -213,7 +214,7 @@ def _log_path(root: Path, job: Job) -> Path:
 
 
 def _last_words(log: Path, code: int) -> str:
-    """The last line that a failed process printed, or how it ended."""
+    """The last line that a failed process printed, or else how it ended."""
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     lines = log.read_text(errors="replace").splitlines()
@@ -236,14 +237,14 @@ def _die_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _main(task: str, agent: str, tier: str, seed: str, root: str, anew: str = "") -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background ignores it
+def _main(task: str, agent: str, tier: str, seed: str, root: str, replace: str = "") -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
     _die_with_parent()
     from benchmarks.plan import plan
     from benchmarks.run import run
 
     try:
-        run(plan(task, agent, tier, int(seed), root=Path(root)), replace=bool(anew))
+        run(plan(task, agent, tier, int(seed), root=Path(root)), replace=bool(replace))
     except UserError as error:
         sys.exit(str(error))
 

@@ -20,9 +20,9 @@ Policy = Callable[[VectorStep, Any], tuple[Any, Any]]
 class Budget:
     """What a tier fixes for a task.
 
-    `env_steps` counts the steps of all slots together. The `evaluations` are evenly spaced over training and the
-    last is the final one. With `stop_return`, training ends once two evaluations in a row have at least that mean
-    return; the final evaluation is then a fresh one.
+    `env_steps` counts the steps of all slots together. The `evaluations` are evenly spaced over training, and the last
+    is the final one. With `stop_return`, training ends once two evaluations in a row reach that mean return; the final
+    evaluation is then a separate one.
     """
 
     env_steps: int
@@ -36,16 +36,16 @@ class Budget:
             if getattr(self, name) < 1:
                 raise ValueError(f"a budget needs {name} >= 1, got {getattr(self, name)}")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"a budget needs one or more different seeds, got {self.seeds}")
+            raise ValueError(f"a budget needs at least one seed and no duplicates, got {self.seeds}")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One benchmark task. Everything here is part of what its scores mean, and none of it depends on the agent.
+    """One benchmark task. Everything here defines what its scores mean, and none of it depends on the agent.
 
-    `random_return` and `high` are the two ends that normalise a return; `high_source` says where the upper one comes
-    from. `oracle` is an optimal policy and `scripted` a good one that is not known to be optimal, where there is one;
-    its mean return is `high`.
+    `random_return` and `high` are the 0 and the 1 of the normalised return; `high_source` says where `high` comes from.
+    `oracle` is an optimal policy, `scripted` a good one that is not known to be optimal; where there is one, its mean
+    return is `high`.
     """
 
     id: str
@@ -58,11 +58,11 @@ class Task:
     budgets: Mapping[str, Budget] = field(repr=False)  # tier -> budget
     time_limit: Literal["finite", "artificial"] = "finite"
     time_scale: int | None = None  # divides the time input; None: the horizon
-    sample_actions: bool = True  # evaluation samples the policy, else it takes the mode
+    sample_actions: bool = True  # whether evaluation samples the policy or takes its mode
     instances: int | None = None  # countable hidden instances, balanced through options["instance"]
     splits: tuple[str, ...] = ("same",)
     packages: tuple[str, ...] = ("gymnasium",)  # distributions whose versions matter to the scores
-    extra: str | None = None  # of this project, that brings the environment: pip install 'amago-bench[<extra>]'
+    extra: str | None = None  # the extra that installs the environment: pip install 'amago-bench[<extra>]'
     oracle: Policy | None = None
     scripted: Policy | None = None
 
@@ -73,10 +73,10 @@ class Task:
             raise ValueError(f"task {self.id}: unknown tiers {sorted(unknown)}; the tiers are {', '.join(TIERS)}")
 
         if self.splits != ("same",):  # until `make` takes a split, train and test would be the same instances
-            raise ValueError(f"task {self.id}: splits {self.splits} cannot be kept apart yet; leave them ('same',)")
+            raise ValueError(f"task {self.id}: splits {self.splits} are not supported yet; leave them ('same',)")
 
     def build(self, num_envs: int) -> VectorEnv:
-        """`make`, except that it raises UserError with what to install where the environment's package is missing."""
+        """`make`, but if the environment's package is missing it raises UserError that says what to install."""
         try:
             return self.make(num_envs)
         except ImportError as error:
@@ -87,7 +87,7 @@ class Task:
             ) from error
 
     def budget(self, tier: str) -> Budget:
-        """The budget of a tier. Raises UserError where the task has none for it."""
+        """The budget of a tier. Raises UserError if the task has none for it."""
         if tier not in self.budgets:
             have = ", ".join(self.budgets) or "none"
             raise UserError(f"task {self.id} has no budget for tier {tier!r}; its tiers: {have}")

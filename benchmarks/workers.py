@@ -1,7 +1,7 @@
-"""Plain gymnasium environments as a vector environment, in worker processes that cannot take the run along.
+"""Plain gymnasium environments as a vector environment, in worker processes so that they cannot crash the run.
 
-An environment that raises, dies or sleeps in a worker becomes a `SlotFault`. Workers end with the run, however it ends.
-A rollout depends on its seed alone, so the number of workers changes no result and is no part of a run's identity.
+An environment that raises, dies or hangs in a worker becomes a `SlotFault`. Workers end with the run, however it ends.
+A rollout depends only on its seed, so the number of workers changes no result and is not part of a run's identity.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from benchmarks.cores import one_thread_environment
 from benchmarks.slots import TOLD, MakeEnv, SlotFault, Slots, batch, stack
 from results.errors import UserError
 
-#: Worker processes of one vector environment; 0 plays in the run's own process.
+#: Worker processes per vector environment; 0 runs the environments in the run's own process.
 WORKERS = "AMAGO_BENCH_WORKERS"
 #: Seconds for one reset or step of one slot.
 TIMEOUT = "AMAGO_BENCH_ENV_TIMEOUT"
 DEFAULTS = {WORKERS: 1, TIMEOUT: 60}
-CLOSE_S = 5.0  # for the environments to let go of what they hold, before their worker is killed
-BOARD = struct.Struct("qq")  # shared with a worker: the slot it calls, and the number of its calls so far
+CLOSE_S = 5.0  # for the environments to release their resources before their worker is killed
+BOARD = struct.Struct("qq")  # shared with a worker: the slot that it is calling, and the number of its calls so far
 
 
 def vectorise(make: MakeEnv, num_envs: int) -> SlotsEnv:
     """`num_envs` environments made by `make`, with as many workers as AMAGO_BENCH_WORKERS says (default 1).
 
-    Raises SlotFault where an environment cannot be made, UserError for a setting that is no number.
+    Raises SlotFault if an environment cannot be made, UserError for a setting that is not a number.
     """
     return SlotsEnv(make, num_envs, _setting(WORKERS), _setting(TIMEOUT))
 
@@ -61,7 +61,7 @@ class SlotsEnv(VectorEnv):
     Args:
         make: builds one environment; what it refers to in `__main__` travels along.
         num_envs: slots.
-        workers: processes that share the slots; 0 plays in this one, where nothing helps against a hanging step.
+        workers: processes that share the slots; 0 uses this process, where a hanging step cannot be stopped.
         timeout: seconds for one reset or step of one slot, in a worker.
     """
 
@@ -87,7 +87,7 @@ class SlotsEnv(VectorEnv):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Reset the slots in `options["reset_mask"]` (bool [B]; without it all); the others keep their observation."""
+        """Reset the slots in `options["reset_mask"]` (bool [B]; default all); the others keep their observation."""
         seeds = seed if isinstance(seed, list) else [None if seed is None else seed + i for i in range(self.num_envs)]
         options = dict(options or {})
         mask = options.pop("reset_mask", np.ones(self.num_envs, bool))
@@ -117,7 +117,7 @@ class SlotsEnv(VectorEnv):
             group.begin(command, what)
         answers: list[tuple[Any, ...]] = []
         faults: list[SlotFault] = []
-        for group, _ in busy:  # all of them: an answer left in its pipe would be taken for that of the next step
+        for group, _ in busy:  # read all: an answer left in its pipe would be taken for the next step's
             try:
                 answers += group.end()
             except SlotFault as fault:
@@ -127,7 +127,7 @@ class SlotsEnv(VectorEnv):
         return answers
 
     def _infos(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
-        """One array [B] for each info that any slot gave; 0 or False where a slot gave none."""
+        """One array [B] for each info that any slot returned; 0 or False for slots that did not."""
         named = [name for name in TOLD if any(name in info for info in infos.values())]
         rows = [infos.get(slot, {}) for slot in range(self.num_envs)]
         return {name: batch([row.get(name, False) for row in rows], (), f"infos[{name!r}]") for name in named}
@@ -138,7 +138,7 @@ class SlotsEnv(VectorEnv):
 
 
 class Worker:
-    """A process that holds some of the slots; it has one thread, and gets and gives pickles over a socket pair."""
+    """A process that holds some of the slots; it has one thread and exchanges pickles over a socket pair."""
 
     def __init__(self, make: MakeEnv, numbers: range, timeout: float) -> None:
         self._timeout = timeout
@@ -153,26 +153,26 @@ class Worker:
                 command, pass_fds=handles, stdin=subprocess.DEVNULL, env=one_thread_environment()
             )
         self._connection = Connection(ours.detach())
-        with contextlib.suppress(OSError):  # it has died: `end` says how
+        with contextlib.suppress(OSError):  # it has died; `end` reports how
             self._connection.send(sys.path)
             self._connection.send_bytes(cloudpickle.dumps((make, numbers)))
 
     def spaces(self) -> tuple[Space, Space]:
-        """Observation and action space of one environment; the answer to being built."""
+        """Observation and action space of one environment, which the worker sends once it has built them."""
         return self.end()
 
     def begin(self, command: str, *arguments: Any) -> None:
-        """Send the worker off; `Slots` has the same two methods."""
+        """Send the worker a command; `Slots` has the same two methods."""
         with contextlib.suppress(OSError):
             self._connection.send((command, arguments))
 
     def end(self) -> Any:
-        """The worker's answer. Raises SlotFault where the environment raised, died, or let `timeout` seconds pass."""
+        """The worker's answer. Raises SlotFault if the environment raised, died, or took over `timeout` seconds."""
         try:
             _, before = BOARD.unpack(self._board)
             while not self._connection.poll(self._timeout):
                 slot, calls = BOARD.unpack(self._board)
-                if calls == before:  # the same call as a whole timeout ago
+                if calls == before:  # still the same call as a whole timeout ago
                     self._process.kill()
                     raise SlotFault(slot, f"the environment gave no answer for {self._timeout:g} s ({TIMEOUT} sets it)")
                 before = calls
@@ -208,7 +208,7 @@ class Worker:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies, whatever the environment is doing then."""
+    """Make the kernel kill this process when its parent dies, whatever the environment is doing."""
     if sys.platform == "linux":  # elsewhere a worker notices once its environment answers
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
@@ -218,7 +218,7 @@ def _die_with_parent(parent: int) -> None:
 
 def _main(parent: str, handle: str, board_handle: str) -> None:
     _die_with_parent(int(parent))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then says `close`
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and then sends `close`
     connection, board, calls = Connection(int(handle)), mmap.mmap(int(board_handle), BOARD.size), 0
 
     def busy(slot: int) -> None:
@@ -240,7 +240,7 @@ def _main(parent: str, handle: str, board_handle: str) -> None:
             answer = _answer(slots, command, arguments)
     except SlotFault as fault:  # an environment that cannot be made
         connection.send((None, (fault.slot, str(fault), fault.trace)))
-    except (EOFError, OSError):  # the parent has gone
+    except (EOFError, OSError):  # the parent is gone
         return
 
 

@@ -1,4 +1,4 @@
-"""All agents by id: the built-in ones, `module:Class`, and those that installed packages announce."""
+"""All agents by id: the built-in ones, `module:Class`, and those that installed packages register."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check_agent(base: str) -> None:
 
 
 def configuration(base: str, task: Task, tier: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """All hyper-parameters of an agent of this project, settings applied; of any other agent nothing is known.
+    """All hyper-parameters of a built-in agent, settings applied; empty for other agents, whose are unknown.
 
     Raises UserError for a setting that does not exist or has a value of the wrong type.
     """
@@ -126,7 +126,7 @@ def _import(path: str) -> Callable[[AgentSpec], Any]:
     look_here()
     try:
         found: Any = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # it is the user's module, and may raise anything
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
         hint = "; is it installed, or in this folder?" if isinstance(error, ModuleNotFoundError) else ""
         raise UserError(f"agent {path!r}: {type(error).__name__}: {error}{_raised(error)}{hint}") from error
     for part in name.split("."):
@@ -137,9 +137,9 @@ def _import(path: str) -> Callable[[AgentSpec], Any]:
 
 
 def _raised(error: BaseException) -> str:
-    """Where, unless it was in the import machinery: the module itself is not there then."""
+    """Where it was raised, unless in the import machinery: then the module itself was not found."""
     if isinstance(error, SyntaxError):
-        return ""  # Python's own message has it
+        return ""  # Python's own message says where
     frames = traceback.extract_tb(error.__traceback__)
     inside = [f for f in frames if f.filename not in (__file__, importlib.__file__) and not f.filename.startswith("<")]
     return f" ({inside[-1].filename}, line {inside[-1].lineno})" if inside else ""
@@ -148,12 +148,12 @@ def _raised(error: BaseException) -> str:
 def _defined(factory: Any) -> str:
     try:
         return f" ({inspect.getsourcefile(factory)}, line {inspect.getsourcelines(factory)[1]})"
-    except (TypeError, OSError):  # no class or function, or one without a file
+    except (TypeError, OSError):  # not a class or function, or one without a source file
         return ""
 
 
 def _presets() -> dict[str, str]:
-    """Agent id -> the module that knows its hyper-parameters. None of these imports what the agent needs."""
+    """Agent id -> the module with its hyper-parameters. None of these modules imports what the agent itself needs."""
     return {base: module for module in FAMILIES for base in importlib.import_module(module).PRESETS}
 
 

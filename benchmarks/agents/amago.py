@@ -44,7 +44,7 @@ class Amago:
         device = _device(self.config.device)
         self.agent = Agent(self.config, spec.observation_space, spec.action_space, rollout, seed, device)
         self._trainer: Trainer | None = None  # while it learns
-        self._state: dict[str, Any] | None = None  # of a trainer to go on from
+        self._state: dict[str, Any] | None = None  # of a trainer, to resume from
 
     def learn(self, envs: HarnessEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
         try:
@@ -79,7 +79,7 @@ class Amago:
             weights = load_state(folder / "agent.pt")
         try:
             self.agent.load_state_dict(weights)
-        except RuntimeError as error:  # PyTorch lists every tensor
+        except RuntimeError as error:  # its message lists every tensor
             raise ValueError("its weights are those of another version of the agent") from error
 
     def describe(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The policies that a task brings: where `high` of its normalised score comes from."""
+"""Agents that play a policy provided by the task, from which the `high` of its normalised score comes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from results.errors import UserError
 
 
 class TaskPolicy:
-    """Plays a policy of the task, and learns nothing. Raises UserError for a task without it."""
+    """Plays a policy of the task and learns nothing. Raises UserError if the task has no such policy."""
 
     def __init__(self, spec: AgentSpec, kind: Literal["oracle", "scripted"]) -> None:
         other = "scripted" if kind == "oracle" else "oracle"
@@ -46,7 +46,7 @@ class Oracle(TaskPolicy):
 
 
 class Scripted(TaskPolicy):
-    """Plays `task.scripted`, which is good and not known to be optimal."""
+    """Plays `task.scripted`, which is good but not known to be optimal."""
 
     def __init__(self, spec: AgentSpec) -> None:
         super().__init__(spec, "scripted")

@@ -26,16 +26,16 @@ __all__ = ["Agent", "AgentSpec", "CannotResume", "ContractError", "Progress", "V
 
 
 class ContractError(UserError):
-    """An agent broke its side: the line names the method and, where there is one, the slot, the seed and the step."""
+    """An agent broke the contract; the message names the method and, if there is one, the slot, seed and step."""
 
 
 class CannotResume(UserError):
-    """What an agent keeps beside its checkpoints is gone or changed; the line says what. The run starts afresh."""
+    """Files that an agent keeps beside its checkpoints are missing or changed; the message says which."""
 
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """Everything an agent is built from. `settings` are the `--set key=value` of the command, still text."""
+    """Everything an agent is built from. `settings` are the `--set key=value` of the command line, unparsed."""
 
     task: Task
     tier: str
@@ -46,7 +46,7 @@ class AgentSpec:
     env_steps: int  # the budget of the run, all slots together
     settings: Mapping[str, str]
     threads: int
-    folder: Path  # scratch, for a replay file; it may have moved when a run is resumed
+    folder: Path  # scratch space, for instance for a replay; it may have moved when a run is resumed
 
 
 @runtime_checkable
@@ -54,27 +54,28 @@ class Agent(Protocol):
     """A learner and its policy.
 
     An agent may also have `describe() -> Mapping[str, Any]` with any of `parameters` (int), `device`, `attention`
-    and `dtype`; they fill the columns of the same names of the table of runs.
+    and `dtype`; they fill the columns of those names in the table of runs.
 
-    An agent with `resumes = True` can go on in another process as if nothing had happened: `save` at a safe point of
-    `learn` writes everything that `learn` needs, and after `load` a new `learn` goes on from there. Its environments
-    already stand where they stood and are not reset, except slots in `envs.needs_reset` (bool [B]): a new rollout
-    begins there, and the one under way is lost. What it keeps in `spec.folder` stays until the run ends. An agent
-    without `resumes` starts afresh if its run was stopped, which gives the same rows.
+    An agent with `resumes = True` can continue in another process as if nothing had happened: `save` at a safe point of
+    `learn` writes everything that `learn` needs, and after `load` a new `learn` continues from there. Its environments
+    are already where they were and must not be reset, except the slots in `envs.needs_reset` (bool [B]): there the
+    rollout under way is lost and a new one begins. What the agent keeps in `spec.folder` stays until the run ends. An
+    agent without `resumes` starts over if its run was stopped, which produces the same rows.
     """
 
     def __init__(self, spec: AgentSpec) -> None: ...
 
     def learn(self, envs: HarnessEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
-        """Train; yield at safe points, at least every few seconds. At each the harness may evaluate, save or stop.
+        """Train; yield at safe points, at least every few seconds. At each one the harness may evaluate, save or stop.
 
-        `envs` does not reset itself: pass `options={"reset_mask": done}` to reset the slots that are done. Their
-        seeds are the harness's; a `seed` given to `reset` is refused. An iterator that ends has learnt all it can.
+        `envs` does not reset itself: call its `reset` with `options={"reset_mask": done}` to reset the slots that are
+        done. The harness chooses the seeds, so a `seed` given to `reset` is refused. End the iterator when there is
+        nothing more to learn.
         """
         ...
 
     def act(self, step: VectorStep, memory: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-        """Actions for B slots, batched as `action_space` wants them, and the memory to hand to the next call.
+        """Actions for B slots, batched as in `action_space`, and the memory to pass to the next call.
 
         `memory` is None at the start of an evaluation. Exploration noise is off; whether the policy samples or takes
         its mode is `task.sample_actions`. Every draw comes from `rng`.
@@ -84,5 +85,5 @@ class Agent(Protocol):
     def save(self, folder: Path) -> None: ...
 
     def load(self, folder: Path) -> None:
-        """The inverse of `save`. Raises CannotResume, as `learn` may, where files in `spec.folder` are missing."""
+        """The inverse of `save`. May raise CannotResume, as `learn` may, if files in `spec.folder` are missing."""
         ...

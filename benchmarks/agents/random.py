@@ -24,7 +24,7 @@ class Random:
         yield Progress()
 
     def act(self, step: VectorStep, memory: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-        """The memory is the batched space, seeded once from `rng`: a space draws from its own generator only."""
+        """The memory is the batched space, seeded once from `rng`, since a space draws only from its own generator."""
         if memory is None:
             memory = batch_space(self._action_space, len(step.first))
             memory.seed(int(rng.integers(2**31)))

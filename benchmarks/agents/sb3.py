@@ -1,6 +1,6 @@
-"""Outside baselines: PPO of stable-baselines3 and RecurrentPPO of sb3-contrib under the contract of the harness.
+"""Outside baselines: PPO from stable-baselines3 and RecurrentPPO from sb3-contrib as agents of the harness.
 
-They get what AMAGO gets: its inputs, its actions, its time limits. What SB3 makes of them is SB3's own.
+They get what AMAGO gets: its inputs, its actions, its time limits. What SB3 does with them is SB3's own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ except ImportError as error:
 
 
 class Sb3:
-    """PPO or RecurrentPPO, on the CPU, which for networks of this size SB3 recommends.
+    """PPO or RecurrentPPO, on the CPU, as SB3 recommends for networks of this size.
 
     Args:
         spec: the run.
@@ -62,7 +62,7 @@ class Sb3:
         self._model.set_logger(Logger(None, []))
         self._clock = Clock()
         self._learning = False
-        self._state: dict[str, Any] | None = None  # of a training to go on from
+        self._state: dict[str, Any] | None = None  # of the training to resume
 
     def learn(self, envs: VectorEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
         self._slots.envs = envs
@@ -78,15 +78,15 @@ class Sb3:
             self._learning = False  # what is saved from now on is the trained policy
 
     def _iterate(self, seeds: np.random.SeedSequence) -> None:
-        """One turn of SB3's own loop, which takes `n_steps` in every slot and learns from them.
+        """One iteration of SB3's own loop, which takes `n_steps` in every slot and learns from them.
 
-        Each turn has a stream of its own, so a checkpoint between two holds no generator.
+        Each iteration has its own random stream, so a checkpoint between two of them stores no generator.
         """
         model, started, collected = self._model, time.perf_counter(), self._clock.collect_s
         try:
             with _global_generators(child(seeds, "iteration", self._iterations)):
                 model.learn(self._steps, self._clock, log_interval=None, reset_num_timesteps=False)
-        finally:  # whether or not SB3 stumbled over them
+        finally:  # SB3 may have raised an error because of them
             if not all(torch.isfinite(weight).all() for weight in model.policy.parameters()):
                 raise Diverged(
                     f"training diverged: weights are not finite after {model.num_timesteps} steps; "
@@ -96,7 +96,7 @@ class Sb3:
 
     @property
     def _steps(self) -> int:
-        """Steps of all slots together in one turn."""
+        """Steps of all slots together in one iteration."""
         return self.config.n_steps * self.spec.num_envs
 
     @property
@@ -134,7 +134,7 @@ class Sb3:
             self._model.policy.load_state_dict(load_state(folder / "agent.pt")["policy"])
 
     def _training_state(self) -> dict[str, Any]:
-        """Where a training stands between two turns. SB3 refills its buffer of steps in each, so it is not needed."""
+        """The state of training between two iterations, without SB3's buffer of steps, which each of them refills."""
         model = self._model
         states = getattr(model, "_last_lstm_states", None)
         return {
@@ -166,7 +166,7 @@ class Sb3:
 
 
 def _build(config: sb3_presets.PPO, slots: Slots) -> Any:
-    """The algorithm. No `seed`: SB3 would give it to the global generators, and leave them so."""
+    """The algorithm, without a `seed`: SB3 would seed the global generators with it and leave them like that."""
     networks: dict[str, Any] = {"net_arch": list(config.hidden)}
     common: dict[str, Any] = {
         "env": slots,
@@ -191,9 +191,9 @@ def _build(config: sb3_presets.PPO, slots: Slots) -> Any:
 
 @contextlib.contextmanager
 def _global_generators(stream: np.random.SeedSequence | int) -> Iterator[None]:
-    """SB3 draws from the global generators of PyTorch and NumPy: lends them a stream, then puts them back as they were.
+    """SB3 draws from the global generators of PyTorch and NumPy: seeds them from a stream, then restores them.
 
-    It would use Python's only to seed it, which it is not asked to.
+    SB3 would only seed Python's own generator, and it is not given a seed.
     """
     numpy_state = np.random.get_state()
     with torch.random.fork_rng(devices=[]):
@@ -225,9 +225,9 @@ class Codec:
 class Timestep:
     """Where B slots stand in their rollouts, and the vectors that describe it: the inputs of AMAGO (agent.md 1.1).
 
-    They are not normalised as AMAGO's are, so a finite time goes from 0 to 1, whatever divides it for AMAGO.
+    Unlike AMAGO's they are not normalised, so a finite time goes from 0 to 1, whatever AMAGO divides it by.
 
-    A step is `inputs`, `act`, `inputs`, `act`, ...; `begin` starts rollouts anew in between.
+    Call `inputs`, `act`, `inputs`, `act`, ...; `begin` starts new rollouts in between.
     """
 
     def __init__(self, codec: Codec, slots: int) -> None:
@@ -236,7 +236,7 @@ class Timestep:
         self._previous = np.full((slots, *codec.actions.field.shape), codec.actions.blank, codec.actions.field.dtype)
 
     def begin(self, slots: np.ndarray) -> None:
-        """The rollouts of some slots, bool [B], are at their first timestep."""
+        """Puts the slots of a mask, bool [B], at the first timestep of a rollout."""
         self._position[slots] = 0
         self._previous[slots] = self._codec.actions.blank
 
@@ -250,7 +250,7 @@ class Timestep:
         return torch.cat([features, goals, torch.from_numpy(known), previous], dim=1).numpy()
 
     def act(self, actions: np.ndarray) -> np.ndarray:
-        """Takes the actions of a policy [B] or [B, A], and gives those of the environment."""
+        """Records the policy's actions [B] or [B, A] and returns those of the environment."""
         codec = self._codec.actions
         self._previous = actions.astype(codec.field.dtype)
         self._position += 1
@@ -264,9 +264,9 @@ class Timestep:
 
 
 class Slots(VecEnv):
-    """The environments of the harness as SB3 wants them: a slot that is done resets by itself."""
+    """The environments of the harness as SB3 expects them: a slot that is done resets itself."""
 
-    envs: VectorEnv  # given when it learns
+    envs: VectorEnv  # set when learning begins
 
     def __init__(self, codec: Codec, slots: int) -> None:
         super().__init__(slots, codec.input_space, codec.output_space)
@@ -274,7 +274,7 @@ class Slots(VecEnv):
         self.timestep = Timestep(codec, slots)
 
     def begin(self, slots: np.ndarray) -> np.ndarray:
-        """Begins the next rollout of some slots, bool [B]; their inputs [B, width], of no meaning for the others."""
+        """Begins the next rollout in the slots of a mask, bool [B]; inputs [B, width], meaningless for the others."""
         observation, _ = self.envs.reset(options={"reset_mask": slots})
         self.timestep.begin(slots)
         return self.timestep.inputs(observation, np.zeros(self.num_envs, np.float32), slots)
@@ -291,14 +291,14 @@ class Slots(VecEnv):
         done = terminated | truncated
         infos: list[dict[str, Any]] = [{} for _ in done]
         if done.any():
-            if not self._codec.finite:  # SB3 bootstraps there and there only, so at a finite limit it is not told
+            if not self._codec.finite:  # SB3 bootstraps where this is set, so a finite limit does not set it
                 for slot in np.flatnonzero(truncated):
                     infos[slot] = {"TimeLimit.truncated": True, "terminal_observation": inputs[slot]}
             inputs = np.where(done[:, None], self.begin(done), inputs)
         return inputs, reward, done, infos
 
     def close(self) -> None:
-        """They are the harness's."""
+        """Nothing to do: the environments belong to the harness."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         return [None] * self.num_envs  # SB3 asks for `render_mode`
@@ -314,7 +314,7 @@ class Slots(VecEnv):
 
 
 class Clock(BaseCallback):
-    """Seconds of collecting, and of learning, in all."""
+    """Total seconds of collecting and of learning."""
 
     def __init__(self) -> None:
         super().__init__()

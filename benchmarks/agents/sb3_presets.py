@@ -15,8 +15,8 @@ from results.errors import UserError
 class PPO(Hyperparameters):
     """PPO without memory, the same for all tasks; not tuned.
 
-    Defaults and names are stable-baselines3's, except for the sizes: those of POPGym's baselines (Morad et al., 2023),
-    and a rollout that is short because it is taken from many slots, not from one.
+    Defaults and names are stable-baselines3's, except for the sizes, which are those of POPGym's baselines (Morad et
+    al., 2023), and for a short `n_steps`, since steps come from many slots and not from one.
     """
 
     RANGES: ClassVar[Mapping[str, tuple[float, float]]] = {
@@ -25,9 +25,9 @@ class PPO(Hyperparameters):
         **dict.fromkeys(("gamma", "gae_lambda"), (0, 1)),
     }
 
-    hidden: tuple[int, ...] = (128, 128)  # layers of the actor and, apart from them, of the critic
-    n_steps: int = 128  # of every slot between two rounds of updates
-    minibatches: int = 32  # equal parts of these steps, each an update
+    hidden: tuple[int, ...] = (128, 128)  # layers of the actor, and of the separate critic
+    n_steps: int = 128  # in every slot between two rounds of updates
+    minibatches: int = 32  # equal parts of these steps, one update each
     n_epochs: int = 10  # passes over these steps
     lr: float = 3e-4
     gamma: float = 0.99
@@ -45,11 +45,10 @@ class PPO(Hyperparameters):
 
 @dataclass(frozen=True)
 class RecurrentPPO(PPO):
-    """PPO with an LSTM for the actor and one for the critic, in front of the layers.
+    """PPO with one LSTM for the actor and one for the critic, before the hidden layers.
 
-    Gradients reach back over `n_steps` at most: more than a rollout of the laptop tier, and at the tier `paper` the
-    1,024 of POPGym's baselines. A minibatch is consecutive steps of one slot after another, so few of them keep the
-    sequences long.
+    Gradients reach back at most `n_steps`: more than a rollout at the laptop tier, and at the tier `paper` the 1,024 of
+    POPGym's baselines. A minibatch holds consecutive steps, slot after slot, so few minibatches keep sequences long.
     """
 
     minibatches: int = 4
@@ -61,7 +60,7 @@ PRESETS: Mapping[str, PPO] = {"sb3-ppo": PPO(), "sb3-recurrent-ppo": RecurrentPP
 
 
 def configure(preset: str, task: Task, tier: str, settings: Mapping[str, str]) -> PPO:
-    """The hyper-parameters of a run, `settings` (`--set`) applied; those of `presets.configure` for the other family.
+    """The hyper-parameters of a run, `settings` (`--set`) applied; the counterpart of `presets.configure`.
 
     Raises:
         UserError: a setting that does not exist or has a wrong value.

@@ -1,4 +1,4 @@
-"""AMAGO's hyper-parameters per suite and tier: one set a domain, found on tuning seeds (1000 and up)."""
+"""AMAGO's hyper-parameters per suite and tier: one set per domain, found on tuning seeds (1000 and up)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def settings_of(task: Task, tier: str) -> dict[str, Any]:
     A suite without settings of its own gets the small defaults of the tier, and the paper's at tier `paper`.
     """
     suite = task.id.rsplit("/", 1)[0]
-    # On T-Maze both types do equally well (docs/performance.md), so the type is a matter of speed.
+    # On T-Maze both types do equally well (docs/performance.md), so the choice is a matter of speed.
     base: Settings = {} if tier == "paper" else {**SMALL, "dtype": fast_dtype()}
     hidden_time = {"positions": "rotary"} if task.time_limit == "artificial" else {}
     return {**base, **hidden_time, **(SUITES[suite](task, tier) if suite in SUITES else {})}
@@ -45,7 +45,7 @@ SMALL: Settings = {
 
 
 def tmaze(task: Task, tier: str) -> Settings:
-    """agent.md 10.3: the mode of the policy everywhere, little noise in the corridor, reward x 100, gamma 0.9999."""
+    """agent.md 10.3: always the mode of the policy, little noise in the corridor, reward x 100, gamma 0.9999."""
     common = {
         "gamma": 0.9999,
         "reward_multiplier": 100.0,
@@ -82,7 +82,7 @@ def tmaze(task: Task, tier: str) -> Settings:
 def popgym(task: Task, tier: str) -> Settings:
     """agent.md 10.4: reward x 100; exploration falls over the 10,000 steps of the paper's wrapper."""
     assert task.time_scale is not None
-    elapsed = task.horizon / task.time_scale  # at the end of a rollout, of what the schedule counts as one
+    elapsed = task.horizon / task.time_scale  # share of the schedule's rollout that has passed when ours ends
     common = {
         "reward_multiplier": 100.0,
         "epsilon_start": (1.0, 0.05),
@@ -99,8 +99,8 @@ def popgym(task: Task, tier: str) -> Settings:
         }
     return {
         **common,
-        "updates_per_iteration": task.budget(tier).num_envs // 4,  # one for 64 steps
-        "batch_tokens": 2_500,  # 24 rollouts of 103 steps: longer ones would cost an update several times as much
+        "updates_per_iteration": task.budget(tier).num_envs // 4,  # one per 64 steps
+        "batch_tokens": 2_500,  # 24 rollouts of 103 steps; with longer ones an update would cost several times as much
         "replay_sampling": "transition",  # as likely in a short rollout as in one that is cut (agent.md 8.2)
     }
 

@@ -4,7 +4,7 @@
     oracle - start - ... - junction |        passive: the start is the oracle cell
                                     down     active: the oracle cell is one step left of the start
 
-The rules stand once, vectorised, in `TMaze`; `TMazeEnv` is a view of a single slot.
+The rules are written once, vectorised, in `TMaze`; `TMazeEnv` is a single slot of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ACTION_SPACE = spaces.Discrete(4)
 def _maze(junction: int) -> tuple[np.ndarray, np.ndarray]:
     """Where each action leads, [cells, 4], and what each cell shows without the cue, [cells, 2].
 
-    Cells 0 to `junction` are the corridor; the up arm and the down arm follow. A move into a wall stays.
+    Cells 0 to `junction` are the corridor, followed by the up arm and the down arm. A move into a wall has no effect.
     """
     up, down = junction + 1, junction + 2
     moves = np.repeat(np.arange(junction + 3)[:, None], 4, axis=1)
@@ -44,13 +44,13 @@ def _maze(junction: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class TMaze(VectorEnv):
-    """T-Mazes with a corridor of N steps, in NumPy, that end together or apart.
+    """T-Mazes with a corridor of N steps, in NumPy; slots may be at different timesteps.
 
     Observation float32 [B, 2]: the cue (0, goal) at the first visit of the oracle cell and (0, 0) later, (0, 0) in the
     corridor, (1, y) at the junction and in its arms. Actions: right, up, left, down. A rollout has N + 1 steps, or
     N + 3 if active, and ends with both flags set. The last step pays 1 in the shown arm and 0 elsewhere; any other step
-    costs 1/N unless it goes right. The first step of the active maze, which has to go left, is free whatever it does:
-    the official code exempts it by its time, not by its place, and so do we.
+    costs 1/N unless it goes right. The first step of the active maze, which should go left, is always free: the
+    official code exempts it by time and not by position, and so do we.
 
     `reset` takes `seed` (None: each slot's generator goes on; an int: each slot's seed is derived from it; a list:
     an int or None for each slot) and the options `reset_mask` (bool [B], default all) and `instance` (int [B],
@@ -129,7 +129,7 @@ class TMaze(VectorEnv):
                 self._generators[slot] = np.random.default_rng(seed[slot])
 
     def _observe(self) -> np.ndarray:
-        """What the cells show, float32 [B, 2]. The cue is used up by being shown."""
+        """What the cells show, float32 [B, 2]. The cue is shown only once."""
         observation = self._shows[self._cell]
         cue = self._cue_left & (self._cell == 0)
         observation[:, 1] += cue * self._goal
@@ -211,8 +211,8 @@ LAPTOP_SLOTS = 32
 LAPTOP_EVALUATIONS = 20
 LAPTOP_STOP_RETURN = 0.99
 
-# The official example: 36 actors; 800 steps an actor and epoch at N = 400, 10,000 at N = 10,000. Not stated: the rule
-# between these two points, and the number of epochs (the code's default is taken).
+# The official example: 36 actors; 800 steps per actor and epoch at N = 400, 10,000 at N = 10,000. It does not state the
+# rule between these two points, nor the number of epochs (we take the code's default).
 PAPER_SLOTS = 36
 PAPER_EPOCHS = 1000
 

@@ -181,7 +181,7 @@ def test_tasks_of_other_packages(announce):
     ("bad", "message"),
     [
         (ImportError("no module named x"), "no module named x"),
-        ([own_task("own/suite/c"), "text"], "gives a str among its tasks"),
+        ([own_task("own/suite/c"), "text"], "has a str among its tasks"),
         ([own_task("own/suite/c"), own_task("long_term_memory/tmaze/passive-10")], "exists already"),
         ([own_task("own/suite/c"), own_task("own/suite/c")], "exists already"),
         (7, "not iterable"),

@@ -205,7 +205,7 @@ def test_an_environment_used_again_gives_the_same_rollouts():
 
 
 def test_rollouts_that_the_slots_cannot_share(toys):
-    with pytest.raises(ValueError, match="3 slots cannot play 100 rollouts, equally many each"):
+    with pytest.raises(ValueError, match="3 slots cannot share 100 rollouts equally"):
         play(toys.scripted(None), rollouts=100, slots=3)
 
 

@@ -314,7 +314,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(name, damage, stopped,
     folder = make_run(tmp_path, say=lines.append)
     assert lines[0].startswith(f"checkpoint {newest} cannot be used (")
     assert Path(name).name in lines[0]
-    assert lines[0].endswith("; the one before is used")
+    assert lines[0].endswith("; the previous one is used")
     assert "resumes from step" in lines[1]
     assert rows(folder) == rows(straight)
     assert older.name == str(int(newest.name) - 1)
@@ -325,7 +325,7 @@ def test_with_all_checkpoints_damaged_it_starts_afresh_and_says_so(stopped, stra
         cut(folder / "harness.json")
     lines: list[str] = []
     assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
-    assert [line.rpartition("; ")[2] for line in lines[:2]] == ["the one before is used", "the run starts afresh"]
+    assert [line.rpartition("; ")[2] for line in lines[:2]] == ["the previous one is used", "the run starts over"]
 
 
 @pytest.mark.parametrize(("damage", "says"), [(Path.unlink, "is missing"), (cut, "bytes instead of")])
@@ -333,7 +333,7 @@ def test_a_replay_file_that_is_missing_or_cut_is_named(damage, says, stopped, st
     damage(stopped / "scratch" / "reward")
     lines: list[str] = []
     assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
-    afresh = [line for line in lines if line.endswith("the run starts afresh")]
+    afresh = [line for line in lines if line.endswith("the run starts over")]
     assert len(afresh) == 1
     assert "scratch/reward" in afresh[0]
     assert says in afresh[0]
@@ -343,7 +343,7 @@ def test_a_table_without_its_rows_is_no_ground_to_go_on_from(stopped, straight, 
     (stopped / "episodes.csv").write_text("")
     lines: list[str] = []
     assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
-    assert "episodes.csv lacks rows that it counts on" in lines[0]
+    assert "episodes.csv lacks rows that it had at the checkpoint" in lines[0]
 
 
 def test_a_moved_run_goes_on(stopped, straight, tmp_path):
@@ -475,7 +475,7 @@ def test_ctrl_c_stops_at_a_safe_point_with_a_checkpoint(straight, tmp_path, monk
     monkeypatch.setattr(record.Recorder, "progress", pressing)
     with pytest.raises(KeyboardInterrupt):
         make_run(tmp_path, say=lines.append)
-    assert "stopping at the next safe point; once more to stop at once" in lines
+    assert "stopping at the next safe point; press Ctrl-C again to stop immediately" in lines
     assert len(seen) == 30
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     last = read_table(next(tmp_path.rglob("runs.csv")), "runs")[-1]

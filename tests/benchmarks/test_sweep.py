@@ -172,8 +172,8 @@ def test_with_replace_only_what_differs_is_made_anew(tmp_path, run_row, where, s
     differs, same, absent = jobs(3)
     write_run(tmp_path / where.format(TASK, 0) / "runs.csv", run_row(differs, status, **{"hyperparameters.width": 1}))
     write_run(tmp_path / "runs/smoke" / TASK / "amago/seed-1/runs.csv", run_row(same, "interrupted"))
-    anew = Job(TASK, "amago", "smoke", 0, anew=True)
-    assert missing([differs, same, absent], tmp_path, replace=True) == [anew, same, absent]
+    again = Job(TASK, "amago", "smoke", 0, replace=True)
+    assert missing([differs, same, absent], tmp_path, replace=True) == [again, same, absent]
 
 
 def test_all_runs_that_are_refused_are_counted(tmp_path, run_row):
