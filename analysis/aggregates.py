@@ -16,8 +16,8 @@ COLUMNS = (
     "optimality_gap",
 )  # fmt: skip
 NOTE = (
-    "Normalised scores (random 0, oracle or scripted policy 1) over the tasks that some agent has finished runs of,",
-    "for each agent that has them all; every task weighs the same. n: seeds of all tasks; failed ones are in no score.",
+    "Normalised scores (random 0, oracle or scripted policy 1) over the tasks on which some agent has finished runs,",
+    "for each agent that has them all; every task weighs the same. n: seeds of all tasks; failed ones are not scored.",
     "IQM: interquartile mean, percentile bootstrap of seeds within tasks (too narrow at few seeds). mean: t interval",
     "(Satterthwaite), seeds within tasks. None where a task has one seed or all are equal. gap: mean shortfall to 1.",
     "Of several protocols or configurations the one with the most seeds.",
@@ -27,10 +27,10 @@ NOTE = (
 def aggregates(
     root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """One row per suite, tier, set of tasks and agent; empty where no agent has two tasks with a scale.
+    """One row per suite, tier, set of tasks and agent; empty if no agent has two tasks with a scale.
 
-    A set is what the finished runs of some agent cover, and each agent that covers it is compared over it: a mean over
-    other tasks would be another quantity. `tasks` is the size of the set. `random`, `oracle` and `scripted` are left
+    A set is what the finished runs of some agent cover, and all agents that cover it are compared over it, since means
+    over different tasks are not comparable. `tasks` is the size of the set. `random`, `oracle` and `scripted` are left
     out.
     """
     runs, _ = frames.one_cell(with_normalised(frames.scores(root, tier, task, agents)))

@@ -18,7 +18,7 @@ SCHEMA = 1
 SHARE_KINDS = ("solved_share", "below")
 KINDS = (*SHARE_KINDS, "comparison", "mean")
 METRICS = ("return", "success", *CLAIM_METRICS)
-COMPARISON_SEEDS = 5  # fewer an arm have too little power to be called a verdict, whatever their p
+COMPARISON_SEEDS = 5  # with fewer per agent the power is too low for a verdict, whatever the p value
 
 
 class ClaimError(UserError):
@@ -27,7 +27,7 @@ class ClaimError(UserError):
 
 @dataclass(frozen=True)
 class Published:
-    """The paper's number beside a claim and where it stands."""
+    """The paper's number for a claim, and where the paper gives it."""
 
     value: float
     where: str
@@ -44,7 +44,7 @@ class Rule:
     threshold: float  # solved_share, below: of a seed's score; comparison: the difference to reach; mean: the mean
     confidence: float  # of each bound, or 1 - the level of the permutation test
     minimum_seeds: int
-    share: float = 0.5  # of seeds that solved_share and below must show; the others do not use it
+    share: float = 0.5  # of seeds, that solved_share and below must exceed; not used by the other kinds
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 
 
 def _check(claims: list[Claim], where: str) -> None:
-    """What the types cannot say, about the last claim read."""
+    """Checks of the last claim read that types cannot express."""
     claim, earlier = claims[-1], {each.id: each for each in claims[:-1]}
     rule = claim.rule
     limit = 1 - rule.confidence + 1e-12
@@ -175,7 +175,7 @@ def _check(claims: list[Claim], where: str) -> None:
 
 
 def _check_plan(claim: Claim, where: str) -> None:
-    """A rule that the planned runs of its figure can never satisfy would be inconclusive for ever."""
+    """Refuses a rule that the planned runs of its figure can never satisfy: it would always be inconclusive."""
     rule = claim.rule
     if claim.figure not in FIGURES:
         raise ClaimError(f"{where}: unknown figure '{claim.figure}' (known: {', '.join(FIGURES)})")

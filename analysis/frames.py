@@ -1,4 +1,4 @@
-"""The tables as pandas frames, and the one frame that everything else starts from: the scores of runs."""
+"""The tables as pandas frames, and the one frame that all analysis starts from: the scores of runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pandas as pd
 
 from results import schema, store
 
-FIRST_TUNING_SEED = 1000  # seeds from here on chose hyper-parameters, so they judge nothing
+FIRST_TUNING_SEED = 1000  # from here on seeds were used to choose hyper-parameters, so they are never results
 METRICS = ("return", "success")
-DECIDES = ("budget", "hyperparameters", "settings")  # the parts of a configuration that make it another agent
+DECIDES = ("budget", "hyperparameters", "settings")  # the parts of a configuration that make a different agent
 
 
 def load(table: str, root: Path | None = None, tier: str | None = None) -> pd.DataFrame:
-    """A table of `results` with its columns in order, empty if nothing has run. `tier` means nothing to `published`."""
+    """A table of `results` with its columns in order, empty if nothing has run. `published` ignores `tier`."""
     columns = schema.columns(table)
     rows = map(attrgetter(*columns), store.load(table, root=root, tier=tier))
     return pd.DataFrame(list(rows), columns=columns)
@@ -31,11 +31,11 @@ def scores(
     """One row per run, in the order task, agent, seed. `task` is a shell pattern.
 
     `return` and `success` are the means of the final evaluation's rollouts, `best_return` and `best_success` the
-    largest means over the whole training; all are NaN for a run that did not finish, and success where the task
-    defines none. `state` is `finished`, `failed` (also: finished without a final evaluation) or `unfinished`
-    (running or interrupted: not a result, either way). `config` is a digest of the run's budget, hyper-parameters and
-    settings: rows that differ in it are of different agents, whatever the name. Tuning seeds are left out, and so are
-    the repeats of an agent that learns nothing: without updates each seed plays the same final evaluation.
+    largest means during training; all are NaN for a run that did not finish, and success is NaN if the task defines
+    none. `state` is `finished`, `failed` (also: finished without a final evaluation) or `unfinished` (running or
+    interrupted, so not yet a result). `config` is a digest of the run's budget, hyper-parameters and settings: rows
+    that differ in it belong to different agents, whatever the name. Tuning seeds are left out, and so are the repeats
+    of an agent that learns nothing: without updates each seed plays the same final evaluation.
     """
     runs, curves = load("runs", root, tier), load("curves", root, tier)
     keep = [
@@ -62,9 +62,9 @@ def scores(
 
 
 def one_cell(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Of `scores`, for each task, tier and agent, the runs of the protocol and configuration with the most ended seeds.
+    """For each task, tier and agent in `scores`: the runs of the protocol and configuration with the most ended seeds.
 
-    Cells of different protocols or configurations are different results, so one is shown; the second frame names the
+    Different protocols or configurations are different results, so only one is shown; the second frame lists the
     others (task, tier, agent, protocol, config, n). Cells without an ended run are in neither.
     """
     cell = ["task", "tier", "agent", "protocol", "config"]
@@ -75,18 +75,18 @@ def one_cell(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _digest(config: str) -> str:
-    """Eight hex digits of what decides a result in the column `config`; threads and device do not."""
+    """Eight hex digits of the parts of `config` that decide a result, which threads and device do not."""
     try:
         parsed = json.loads(config)
         decides = {key: parsed.get(key) for key in DECIDES}
         (decides["hyperparameters"] or {}).pop("device", None)
-    except (ValueError, AttributeError):  # written by another program: only the same text is the same
+    except (ValueError, AttributeError):  # written by another program: compared as text
         return sha256(config.encode()).hexdigest()[:8]
     return sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _repeats(frame: pd.DataFrame) -> pd.Series:
-    """Finished runs of an agent without updates whose result only repeats that of its lowest seed."""
+    """Which finished runs of an agent without updates only repeat the result of its lowest seed."""
     cell = ["task", "tier", "protocol", "agent", "config"]
     finished = frame[frame["state"] == "finished"].sort_values("seed")
     cells = finished.groupby(cell)

@@ -1,11 +1,10 @@
 """Memory span: over how many steps an agent is shown to remember, with stated confidence.
 
-A ladder is a family of tasks that differ in how long something must be remembered. A rung counts as shown when the
-exact (Clopper-Pearson) one-sided 95 % lower bound of the share of seeds that solve it lies above one half: 5 of 5
-seeds, 7 of 8, 9 of 11. The span is the longest rung such that it and every shorter rung of the ladder are shown. Rungs
-are tested from the shortest on and the first that is not shown ends it, which keeps the chance of stating too long a
-span at 5 % however many rungs there are (a fixed-sequence test). Failed seeds solve nothing; a rung without runs ends
-it.
+A ladder is a family of tasks that differ in how long something must be remembered. A rung counts as shown if the exact
+(Clopper-Pearson) one-sided 95 % lower bound of the share of seeds that solve it is above one half: 5 of 5 seeds, 7 of
+8, 9 of 11. The span is the longest rung that is shown together with all shorter ones. Rungs are tested from the
+shortest up to the first that is not shown, which keeps the chance of stating too long a span at 5 % however many rungs
+there are (a fixed-sequence test). Failed seeds count as not solved; a rung without runs ends the climb.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from analysis.aggregates import SCALE_ENDS
 from analysis.table import SOLVED_AT
 
 CONFIDENCE = 0.95  # of each bound
-SHARE = 0.5  # of the seeds, that must be shown to be passed
+SHARE = 0.5  # of the seeds; the bound must exceed it
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """`rungs`: steps to remember -> task, from short to long. A seed with a final return of `solved` has solved one."""
+    """`rungs`: steps to remember -> task, from short to long. A seed solves one with a final return of `solved`."""
 
     name: str
     rungs: Mapping[int, str]
@@ -51,8 +50,8 @@ LADDERS = (
 )
 COLUMNS = ("ladder", "tier", "agent", "span", "n", "low", "ended_by")
 NOTE = (
-    f"Longest rung of which, and of every shorter one, more than {SHARE:.0%} of the seeds are shown to be solved:",
-    f"exact one-sided {CONFIDENCE:.0%} bound, fixed sequence from the shortest on; that takes 5 of 5, 7 of 8, 9 of 11.",
+    f"Longest rung that, like every shorter one, more than {SHARE:.0%} of the seeds are shown to solve:",
+    f"exact one-sided {CONFIDENCE:.0%} bound, fixed sequence from the shortest up; that takes 5 of 5, 7 of 8, 9 of 11.",
     *(f"{ladder.name}: a seed is solved at a final return >= {ladder.solved:g}." for ladder in LADDERS),
 )
 
@@ -60,10 +59,10 @@ NOTE = (
 def memory_spans(
     root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """One row per ladder, tier and agent with runs there; of ladders that have a task which fits the pattern `task`.
+    """One row per ladder, tier and agent with runs there, for ladders that have a task matching the pattern `task`.
 
-    `span` is 0 where not even the shortest rung is shown; `n` and `low` are the seeds and the bound of the longest
-    rung shown (NaN without one), and `ended_by` says why the next is not.
+    `span` is 0 if not even the shortest rung is shown; `n` and `low` are the seeds and the bound of the longest rung
+    shown (NaN without one), and `ended_by` says why the next one is not.
     """
     rows = []
     scores, _ = frames.one_cell(frames.scores(root, tier, "long_term_memory/*", agents))

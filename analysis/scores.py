@@ -1,12 +1,12 @@
 """Returns on scales that tasks share, so that they can be averaged.
 
-- `normalised`: 0 for the random agent, 1 for the task's `high` (results/scales.py); may pass both.
+- `normalised`: 0 for the random agent, 1 for the task's `high` (results/scales.py); can be outside 0 to 1.
 - `standardised`: the paper's figure; 0 and 1 are the lowest and the highest mean of the methods shown on a task.
-- `relative`: for claims; 0 for the random agent and below, 1 for the best run of any agent of the figure. It stands for
+- `relative`: for claims; 0 for the random agent and below, 1 for the best run of any agent in the figure. It replaces
   `standardised`, whose low end is the worst method shown: a fixed low end does not stretch a task on which all agents
-  are alike to 0 and 1, and a best run that is the same whatever run is whose leaves permutation tests exact. Where even
-  the best run is hardly above random, `LEAST_BEST` takes its place, else the noise of a task that nobody learns would
-  outweigh all others.
+  are alike to 0 and 1, and a best run that does not depend on which agent made it keeps permutation tests exact. If
+  even the best run is hardly above random, `LEAST_BEST` takes its place; otherwise the noise of a task that nobody
+  learns would outweigh all others.
 - `collapsed`: 1 for a run whose `relative` score is below `COLLAPSED`, else 0.
 """
 
@@ -31,7 +31,7 @@ def with_normalised(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_claim_metrics(runs: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
-    """`frames.scores` with the columns of `CLAIM_METRICS`; the best run is looked for among those of `agents`."""
+    """`frames.scores` with the columns of `CLAIM_METRICS`; the best run is the best among those of `agents`."""
     runs = with_normalised(runs)
     cell = ["task", "tier", "protocol"]
     best = runs["normalised"].where(runs["agent"].isin(agents)).groupby([runs[key] for key in cell]).transform("max")
@@ -42,7 +42,7 @@ def with_claim_metrics(runs: pd.DataFrame, agents: Sequence[str]) -> pd.DataFram
 def standardised(means: pd.DataFrame) -> pd.DataFrame:
     """The paper's rule for a frame of tasks x methods; NaN for a method that a task lacks.
 
-    A task that cannot be told apart, with one method or all equal, is NaN as a whole.
+    A task with only one method, or with all methods equal, is NaN throughout.
     """
     low, high = means.min(axis=1), means.max(axis=1)
     return means.sub(low, axis=0).div((high - low).replace(0, np.nan), axis=0)

@@ -33,7 +33,7 @@ Kind = Literal["binomial", "t", "stratified t", "bootstrap", "single", "degenera
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval. `n` runs went in, `failed` of all runs had failed (in `n` or not, by the policy)."""
+    """A number with its interval, from `n` runs; `failed` runs had failed (the policy decides whether `n` has them)."""
 
     value: float | None
     low: float | None
@@ -75,7 +75,7 @@ def without_failures(values: ArrayLike, failed: Failed, worst: float | None = No
 
 
 def share_interval(successes: int, n: int, *, failed: int = 0, confidence: float = 0.95) -> Estimate:
-    """Share of runs that did it, with the exact (Clopper-Pearson) interval; each side errs (1 - confidence) / 2.
+    """Share of runs that succeeded, with the exact (Clopper-Pearson) interval; each side errs (1 - confidence) / 2.
 
     Failed runs are part of `n` and no successes.
     """
@@ -112,7 +112,7 @@ def _no_interval(sample: Floats) -> Kind | None:
 
 @dataclass(frozen=True)
 class Scores:
-    """The runs of one agent on several tasks, as many runs a task as there are.
+    """The runs of one agent on several tasks, with any number of runs per task.
 
     `values[..., M]` holds all runs one after another, `task[M]` the index of the task of each. Leading axes are
     bootstrap draws. Every task weighs the same, whatever its number of runs. Made from labelled rows only, so that
@@ -162,7 +162,7 @@ class Scores:
 
 
 def normalise(values: ArrayLike, random: float, high: float) -> Floats:
-    """Scores on the scale where the random agent has 0 and `high` has 1; they may pass both."""
+    """Scores on the scale where the random agent has 0 and `high` has 1; they may be outside 0 to 1."""
     if not high > random:
         raise ValueError(f"high ({high}) must be above random ({random})")
     return (np.asarray(values, dtype=float) - random) / (high - random)
@@ -179,7 +179,7 @@ def median(scores: Scores) -> Floats:
 
 
 def interquartile_mean(scores: Scores) -> Floats:
-    """Mean of the middle half of all runs, [...]; a run that lies across a quartile counts with its part inside."""
+    """Mean of the middle half of all runs, [...]; a run that straddles a quartile counts with the part inside."""
     order = np.argsort(scores.values, axis=-1)
     weights = scores.weights[order]
     end = np.cumsum(weights, axis=-1)
@@ -188,7 +188,7 @@ def interquartile_mean(scores: Scores) -> Floats:
 
 
 def optimality_gap(scores: Scores, target: float = 1.0) -> Floats:
-    """Mean shortfall below `target`, [...]; what lies above does not make up for it."""
+    """Mean shortfall below `target`, [...]; scores above it do not make up for others."""
     return np.maximum(target - scores.values, 0) @ scores.weights
 
 
@@ -232,7 +232,7 @@ def bootstrap(
     draws: int = 2000,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Percentile bootstrap of an aggregate, runs drawn within each task. The same data and seed give the same bytes."""
+    """Percentile bootstrap of an aggregate, runs drawn within each task. Same data and seed, same result."""
     value, n = float(statistic(scores)), scores.values.size
     if scores.counts.min() < 2:
         return Estimate(value, None, None, n, scores.failed, "single", confidence)
@@ -297,7 +297,7 @@ def _against(better: ArrayLike, worse: ArrayLike, task: str) -> tuple[Floats, Fl
 
 
 def _differences(a: Floats, b: Floats) -> Floats:
-    """The difference of means for every choice of `a.size` runs out of all."""
+    """The difference of means for every choice of `a.size` of all runs."""
     pooled = np.concatenate([a, b])
     chosen = np.array(list(combinations(range(pooled.size), a.size)))
     sums = pooled[chosen].sum(1)

@@ -1,4 +1,4 @@
-"""One look for every figure: what an agent is called and how it is drawn. Colours are Okabe and Ito's."""
+"""One style for all figures: what an agent is called and how it is drawn. Colours are Okabe and Ito's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AGENTS = {
 
 
 def agent_style(agent: str) -> AgentStyle:
-    """The style of an agent; an unknown one goes by its id in grey-blue."""
+    """The style of an agent; an unknown one is shown by its id in grey-blue."""
     return AGENTS.get(agent, AgentStyle(agent, SKY, "P"))
 
 
@@ -63,7 +63,7 @@ def paper_style() -> Iterator[None]:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Writes `name`.png and `name`.pdf without a time stamp, so that the same tables give the same bytes."""
+    """Writes `name`.png and `name`.pdf without a time stamp, so that the same tables produce the same files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
     for path in paths:

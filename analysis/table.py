@@ -14,7 +14,7 @@ from analysis import frames, stats, text
 from results.errors import UserError
 
 FORMATS = ("text", "csv", "markdown")
-# The final return from which a seed counts as solved, by pattern of task. Other tasks have no such share.
+# The final return from which a seed counts as solved, by pattern of task. Other tasks have no share of solved seeds.
 SOLVED_AT = {
     "long_term_memory/tmaze/*": 0.95,
     "long_term_memory/popgym/RepeatPrevious*": 0.9,  # 19 of 20 answers right
@@ -119,14 +119,14 @@ def _footnote(frame: pd.DataFrame) -> list[str]:
     early = any(fnmatchcase(task, STOPS_EARLY) for task in frame.loc[frame["tier"] == "laptop", "task"])
     thresholds = sorted({pattern for task in frame["task"] for pattern in SOLVED_AT if fnmatchcase(task, pattern)})
     return [
-        "n: seeds that ended, failed ones among them. Final: mean over the finished seeds of their last evaluation.",
+        "n: seeds that ended, failed ones included. Final: mean over the finished seeds of their last evaluation.",
         "n is 1 for an agent that learns nothing (no updates): its seeds repeat one evaluation.",
-        "config: budget, hyper-parameters and settings; rows that differ in it are never taken together.",
+        "config: budget, hyper-parameters and settings; rows that differ in it are never combined.",
         "interval: t = Student's t over seeds; degenerate = all seeds equal and single = one seed: no interval;",
         "  share = the mean has none (t fails for seeds that are solved or not), read the one of the solved share.",
         "All intervals are over seeds, given the evaluation rollouts, which are the same for all agents and seeds.",
         *(textwrap.wrap(EARLY_STOP, 118) if early else []),
         *(f"solved: share of the n seeds with a final return >= {SOLVED_AT[p]:g} ({p}), binomial." for p in thresholds),
-        "max in training: mean over seeds of the best evaluation, the paper's number; not to be read as the final one.",
+        "max in training: mean over seeds of the best evaluation, the paper's number; do not read it as the final one.",
         "env steps, wall: median of the finished seeds.",
     ]

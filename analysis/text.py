@@ -1,4 +1,4 @@
-"""Tables as text for a terminal or as Markdown, and numbers in their cells; `-` is a number that is not there."""
+"""Tables as text for a terminal or as Markdown, and numbers in their cells; `-` is a missing number."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Part:
 
     @property
     def n(self) -> int:
-        """Seeds that ended, failed ones among them."""
+        """Seeds that ended, failed ones included."""
         return self.mean.n + self.mean.failed
 
 
@@ -123,7 +123,7 @@ def _part(claim: Claim, task: str, agent: str, runs: _Runs) -> Part:
     threshold = rule.threshold if rule.kind in SHARE_KINDS else solved_at(task) if rule.metric == "return" else None
     if threshold is not None:
         complies = values <= threshold if rule.kind == "below" else values >= threshold
-        # NaN complies with neither, so a failed seed counts against the claim. Each bound has the rule's confidence.
+        # NaN meets neither condition, so a failed seed counts against the claim. Each bound has the rule's confidence.
         share = stats.share_interval(
             int(complies.sum()), len(values), failed=int(values.isna().sum()), confidence=2 * rule.confidence - 1
         )
@@ -139,7 +139,7 @@ def _part(claim: Claim, task: str, agent: str, runs: _Runs) -> Part:
 
 
 def _obstacle(claim: Claim, parts: Sequence[Part]) -> tuple[Outcome, str] | None:
-    """Why the claim cannot be judged by these runs at all, or None."""
+    """Why these runs cannot judge the claim at all, or None."""
     if not any(part.n for part in parts):
         unfinished = sum(part.unfinished for part in parts)
         reason = f"no finished run at the tier {claim.tier}" + (f", {unfinished} unfinished" if unfinished else "")
@@ -177,7 +177,7 @@ def _share_outcome(rule: Rule, part: Part) -> tuple[Outcome, str]:
     reason = f"{where} {round((share.value or 0) * share.n)} of {share.n}"
     if share.low > rule.share:
         return "supported", reason
-    # Any of T tasks can contradict the claim, so each may do so by chance in 1 / T of the cases only (Bonferroni).
+    # Any of T tasks can contradict the claim, so each is tested at 1 / T of the level (Bonferroni).
     strict = 1 - 2 * (1 - rule.confidence) / len(rule.tasks)
     high = stats.share_interval(round((share.value or 0) * share.n), share.n, confidence=strict).high
     assert high is not None
@@ -189,8 +189,8 @@ def _judge_mean(claim: Claim, parts: tuple[Part, ...], runs: _Runs) -> Verdict:
     if few := [part for part in parts if part.n < rule.minimum_seeds]:
         reason = f"{_short(few[0].task)} has {few[0].n} of the {rule.minimum_seeds} seeds that the rule needs"
         return Verdict(claim, "inconclusive", reason, parts)
-    if failed := sum(part.mean.failed for part in parts):  # no return that could stand for theirs is known to be fair
-        return Verdict(claim, "inconclusive", f"{failed} failed runs leave the mean open; make them again", parts)
+    if failed := sum(part.mean.failed for part in parts):  # no return is known that would be a fair replacement
+        return Verdict(claim, "inconclusive", f"{failed} failed runs leave the mean open; run them again", parts)
     scores = stats.Scores.of({task: _values(claim, task, agent, runs) for task in rule.tasks}, failed="error")
     estimate = stats.stratified_mean(scores, confidence=2 * rule.confidence - 1)
     if estimate.low is None or estimate.high is None:
@@ -238,7 +238,7 @@ def _judge_comparison(claim: Claim, parts: tuple[Part, ...], pair: _Tests, p_abo
     if p_above <= level:
         said += f", below the {rule.threshold:g} that the rule asks for"
     elif test.smallest_p > level:
-        said += f"; these seeds cannot give less than {test.smallest_p:.3g}"
+        said += f"; with these seeds p is at least {test.smallest_p:.3g}"
     return Verdict(claim, "inconclusive", said, parts, test, p_above)
 
 
@@ -246,11 +246,11 @@ def _short(task: str) -> str:
     return task.rsplit("/", 1)[-1]
 
 
-# --- to be read -----------------------------------------------------------------------------------------------------
+# --- as text --------------------------------------------------------------------------------------------------------
 
 
 def to_text(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts as a page of text; a restated claim says at once that it is not the paper's."""
+    """The verdicts as a page of text; a restated claim says in its first line that it is not the paper's."""
     return "\n\n".join("\n".join(_lines(verdict)) for verdict in verdicts)
 
 
@@ -291,7 +291,7 @@ def _rule(rule: Rule) -> str:
 
 def _evidence(part: Part) -> str:
     mean = "none" if part.mean.value is None else f"{part.mean.value:.3f}"
-    # A threshold on seeds that are solved or not leaves t wrong, so the exact interval of their share stands alone.
+    # For solved-or-not seeds a t interval would be wrong, so only the exact interval of their share is shown.
     bounds = "" if part.share else _bounds(part.mean)
     text = f"{_short(part.task)}, {part.agent}: mean {mean}{bounds}, n = {part.n}"
     if part.mean.failed:

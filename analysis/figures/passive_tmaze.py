@@ -150,10 +150,10 @@ def _draw_published(axes: Axes, published: pd.DataFrame) -> list[Line2D]:
 
 
 def caption(data: Data) -> str:
-    """What stands under the figure: what the marks are, n and the kind of interval, what failed, what is missing."""
+    """The caption: what the marks are, n and the kind of interval, what failed, what is missing."""
     sentences = [
         "Filled marks and solid lines: mean final return over seeds, this project; small dots: single seeds.",
-        f"Agents stand side by side, marks up to {AGENT_STEP - 1:.0%} and dots up to "
+        f"Agents are drawn side by side, marks up to {AGENT_STEP - 1:.0%} and dots up to "
         f"{AGENT_STEP * SEED_STEP**2 - 1:.0%} off their length, so that equal returns can be told apart.",
         f"n at N = {', '.join(str(n) for n in _corridors(pd.DataFrame({'task': SPEC.tasks(data.tier)})))}: "
         + "; ".join(f"{agent_style(agent).label} {_counts(data, agent)}" for agent in SPEC.agents)
@@ -164,7 +164,7 @@ def caption(data: Data) -> str:
         "Hollow marks and dashed lines: published, maximum over training (read from the paper's figure).",
     ]
     if failed := int(data.means["failed"].sum()):
-        sentences.append(f"Failed runs, counted in n, without a return: {failed}.")
+        sentences.append(f"Failed runs, counted in n but without a return: {failed}.")
     if data.tier == "laptop":
         sentences.append(EARLY_STOP)
     if data.tier != "paper":

@@ -1,4 +1,4 @@
-"""Learning curves, one small panel a task: return of the evaluations against environment steps."""
+"""Learning curves, one small panel per task: return of the evaluations against environment steps."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _panel(axes: Axes, task: str, curves: pd.DataFrame, finished: set[str]) -> N
 
 
 def mean_curve(seeds: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds of each evaluation that all seeds have; the mean of fewer would jump where a seed ends."""
+    """Mean over seeds of each evaluation that all seeds have; a mean over fewer would jump where a seed ends."""
     evaluations = seeds.groupby("evaluation")
     mean = evaluations[["env_steps", "return_mean"]].mean()
     return mean[evaluations.size() == seeds["seed"].nunique()]
@@ -69,7 +69,7 @@ def _steps(x: float) -> str:
 
 
 def caption(data: Data) -> list[str]:
-    """What stands under the curves, as sentences."""
+    """The caption, as sentences."""
     return [
         "Thin lines: single seeds; thick lines: mean of the finished ones at the evaluations that all of these have; "
         "the last point is the final evaluation.",

@@ -1,4 +1,4 @@
-"""What the drawings of figure "POPGym" share: their rows and the sentences under all of them."""
+"""What the drawings of figure "POPGym" share: their rows, and the sentences in every caption."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREFIX = "long_term_memory/popgym/"
 
 @dataclass(frozen=True)
 class Data:
-    """What the drawings show. `runs` are rows of `frames.scores` with `normalised`, one cell a task and agent."""
+    """What the drawings show. `runs` are rows of `frames.scores` with `normalised`, one cell per task and agent."""
 
     tier: str
     runs: pd.DataFrame
@@ -59,7 +59,7 @@ def short(task: str) -> str:
 
 
 def missing(data: Data) -> str:
-    """One sentence on the runs that are not there and how to make them; empty if none is missing."""
+    """One sentence on the missing runs and how to make them; empty if none is missing."""
     wanted = {(task, agent, seed) for task, agent, seeds in SPEC.cells(data.tier) for seed in range(seeds)}
     have = set(data.finished[["task", "agent", "seed"]].itertuples(index=False, name=None))
     if not (left := wanted - have):
@@ -71,16 +71,16 @@ def missing(data: Data) -> str:
 
 
 def common_caption(data: Data, agents: Sequence[str]) -> list[str]:
-    """The sentences that stand under every drawing: n, failures, what is missing or left out, the tier."""
-    sentences = [f"Seeds a task (n): {'; '.join(_counts(data, agent) for agent in agents)}."]
+    """The sentences in every caption: n, failures, what is missing or left out, the tier."""
+    sentences = [f"Seeds per task (n): {'; '.join(_counts(data, agent) for agent in agents)}."]
     if failed := int((data.runs["state"] == "failed").sum()):
         sentences.append(f"Failed runs, without a return and in no mean: {failed}.")
     if said := missing(data):
         sentences.append(said)
     if data.tier != "paper":
         sentences.append(
-            f"The tier {data.tier} is not the paper's setting: fewer tasks, smaller networks, 2 % of its steps at "
-            "most; it is not to be read against the published boxes."
+            f"The tier {data.tier} is not the paper's setting: fewer tasks, smaller networks, at most 2 % of the "
+            "steps; do not compare it with the published boxes."
         )
     if not data.second.empty:
         second = data.second.to_dict("records")
@@ -100,7 +100,7 @@ def _counts(data: Data, agent: str) -> str:
 
 
 def write_caption(figure: Figure, sentences: list[str]) -> None:
-    """Writes the sentences below the figure, over its width; `style.save` makes room for them."""
+    """Writes the sentences below the figure, across its width; `style.save` makes room for them."""
     width, height = figure.get_size_inches()
     letters = int(16 * width)  # 16 of this size an inch
     text = textwrap.fill(" ".join(sentences), letters, break_on_hyphens=False)

@@ -69,7 +69,7 @@ def difference(runs: pd.DataFrame) -> str:
 
 
 def caption(data: Data) -> list[str]:
-    """What stands under the comparison, as sentences."""
+    """The caption, as sentences."""
     return [
         "Large marks: mean over seeds; small dots: single seeds; lines: 95 % Student t interval over seeds (none with "
         "one seed or where all are equal). Right: difference of the means, and seeds of the two.",

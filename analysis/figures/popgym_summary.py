@@ -150,7 +150,7 @@ def _label(box: Box, all_tasks: int) -> str:
 
 
 def caption(data: Data) -> list[str]:
-    """What stands under the summary, as sentences."""
+    """The caption, as sentences."""
     undecided = int(scores.standardised(data.means("return")).isna().all(axis=1).sum())
     return [
         f"Boxes: quartiles over tasks of each task's mean over seeds; {len(SPEC.tasks(data.tier))} tasks at this tier.",
