@@ -1,7 +1,7 @@
 """What makes scores comparable, as a short readable record with an id.
 
-A record says {task, horizon, time_limit, split, evaluation: {...}, packages: {name: version}}. Its id stands in every
-row; rows of different protocols never share a cell. `protocols.json` beside the reference results spells the ids out.
+A record is {task, horizon, time_limit, split, evaluation: {...}, packages: {name: version}}. Its id is in every row;
+rows of different protocols never share a cell. `protocols.json` beside the reference results holds the records by id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIELDS = ("task", "horizon", "time_limit", "split", "evaluation", "packages")
 
 
 def protocol_id(record: Mapping[str, Any]) -> str:
-    """8 hex digits that depend on the record's content alone, not on the order of its keys."""
+    """8 hex digits that depend only on the record's content, not on the order of its keys."""
     if missing := [name for name in FIELDS if name not in record]:
         raise UserError(f"protocol of {record.get('task', 'an unknown task')}: {missing[0]} is missing")
     try:
@@ -37,7 +37,7 @@ def registered(root: Path) -> dict[str, Any]:
     records = read_json(path)
     for name, record in records.items():
         if not isinstance(record, dict) or protocol_id(record) != name:
-            raise UserError(f"{path}: the record {name} was changed by hand; a changed protocol gets an id of its own")
+            raise UserError(f"{path}: the record {name} was edited; restore it: a changed protocol has another id")
     return records
 
 
@@ -60,5 +60,5 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: the file is damaged ({error})") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path}: the file is damaged (it holds no JSON object)")
+        raise UserError(f"{path}: the file is damaged (it is not a JSON object)")
     return content

@@ -1,7 +1,7 @@
 """Settings of AMAGO that have been renamed, and how what was stored under their old names is read.
 
-Nothing that is stored is rewritten: tables, config.json and the folders of runs keep what they were written with, and
-whoever reads them translates. So a finished run stays finished, and a stopped one is still the run that it was.
+Nothing stored is rewritten: tables, config.json and run folders keep their names, and readers translate. So a finished
+run stays finished, and a stopped one can be resumed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from results.schema import Published, Row, run_id
 
-#: Old name -> new name. They are told apart by name alone, so a retired name must never come back with another meaning.
+#: Old name -> new name. Only the name tells which it is, so a retired name must never return with another meaning.
 RENAMED: Mapping[str, str] = {
     "target_rate": "tau",
     "middle_epsilon": "corridor_epsilon",
@@ -26,7 +26,7 @@ RENAMED: Mapping[str, str] = {
 def current_agent(agent: str) -> str:
     """The id of a stored agent as it would be today: `amago@target_rate=0.005` is `amago@tau=0.005`.
 
-    Agents other than `amago` and `amago-...` have settings of their own, whatever they call them.
+    Agents other than `amago` and `amago-...` are left alone: their settings are their own.
     """
     base, mark, settings = agent.partition("@")
     if not mark or not _is_amago(agent):
@@ -37,9 +37,9 @@ def current_agent(agent: str) -> str:
 
 
 def current_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What config.json and a checkpoint say of a run, as they would be written today.
+    """The identity of a run in config.json or a checkpoint, as it would be written today.
 
-    Content of another form is passed on unchanged, since its reader has an error for it.
+    Anything malformed is returned unchanged, since whoever reads it has an error for it.
     """
     agent = identity.get("agent")
     if not isinstance(agent, str) or not _is_amago(agent):
@@ -51,7 +51,7 @@ def current_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_row(row: Row) -> Row:
-    """A row of a table, its agent, run id and configuration as they would be written today."""
+    """A row of a table, with agent, run id and configuration as they would be written today."""
     if isinstance(row, Published) or not _is_amago(row.agent):
         return row
     changes: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def _is_amago(agent: str) -> bool:
 
 
 def _current_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings are nested, once in full and once as they were given."""
+    """Settings are stored twice: all hyper-parameters, and the settings that were given."""
     parts = {key: config[key] for key in ("hyperparameters", "settings") if isinstance(config.get(key), dict)}
     renamed = {key: {RENAMED.get(name, name): value for name, value in part.items()} for key, part in parts.items()}
     return {**config, **renamed}

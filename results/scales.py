@@ -1,6 +1,6 @@
-"""The two ends of each task's normalised score, as a committed table: who reads results need not build environments.
+"""The two ends of each task's normalised score, as a committed table, so that reading results needs no environments.
 
-`reproduce/scales.py` writes `scales.json` from the tasks, and a test holds the two together.
+`reproduce/scales.py` writes `scales.json` from the tasks, and a test checks that the two agree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PATH = Path(__file__).resolve().parent / "scales.json"
 
 
 class Scale(NamedTuple):
-    """Returns that give 0 and 1; `source` says where `high` comes from."""
+    """The returns that normalise to 0 and 1; `source` says where `high` comes from."""
 
     random: float
     high: float

@@ -1,7 +1,7 @@
-"""The columns, types and keys of every table; nothing is written or read that does not fit them.
+"""The columns, types and keys of every table; nothing is written or read that does not match them.
 
-A table is a CSV file in UTF-8, one row a line. A cell is the shortest text that gives the value back exactly; an
-empty cell is `None` (a text column has no `None`, so there it is the empty text). Numbers are always finite.
+A table is a CSV file in UTF-8, one row per line. A cell is the shortest text that restores the value exactly; an empty
+cell is `None` (in a text column, which has no `None`, the empty text). Numbers are always finite.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from results.errors import UserError
 
 SCHEMA_VERSION = 1
-TIERS = ("smoke", "laptop", "paper")  # from seconds a run to the setting of the paper
+TIERS = ("smoke", "laptop", "paper")  # from seconds per run to the setting of the paper
 Status = Literal["running", "finished", "failed", "interrupted"]
 
 
@@ -27,7 +27,7 @@ def run_id(tier: str, task: str, agent: str, seed: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Episode:
-    """One inner episode of an evaluation rollout. `success_*` is None where the task defines no success."""
+    """One inner episode of an evaluation rollout. `success_*` is None if the task defines no success."""
 
     schema: int = SCHEMA_VERSION
     run_id: str
@@ -113,7 +113,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Published:
-    """One number of a paper: `value` of `metric`, at `x` where it is a series; [low, high] as the paper gives them."""
+    """One number from a paper: `value` of `metric`, at `x` if it is a series; [low, high] as the paper states them."""
 
     schema: int = SCHEMA_VERSION
     figure: str
@@ -211,12 +211,12 @@ def check_version(version: str, where: str) -> None:
 
 
 def _check_run_id(row: Row, where: str) -> None:
-    # A run folder copied to another seed, or columns shifted by a foreign tool, would count a result twice.
+    # A run folder copied to another seed, or columns shifted by another tool, would count a result twice.
     if isinstance(row, Published):
         return
     expected = run_id(row.tier, row.task, row.agent, row.seed)
     if row.run_id != expected:
-        raise UserError(f"{where}, column run_id: {row.run_id!r} does not fit the row, which is of {expected!r}")
+        raise UserError(f"{where}, column run_id: {row.run_id!r} does not fit the row, which belongs to {expected!r}")
 
 
 def _parse_cell(column: Column, cell: str, where: str) -> Any:
@@ -229,7 +229,7 @@ def _parse_cell(column: Column, cell: str, where: str) -> Any:
             return {"true": True, "false": False}[cell]
         if column.kind is str:
             return _checked_choice(column, cell)
-        if not cell.isascii() or "_" in cell or cell != cell.strip():  # Python's own numbers are more liberal
+        if not cell.isascii() or "_" in cell or cell != cell.strip():  # Python itself accepts more
             raise ValueError
         number = column.kind(cell)
         if not math.isfinite(number):
@@ -244,7 +244,7 @@ def _format_cell(column: Column, value: Any, where: str) -> str:
         return ""
     try:
         if column.kind is str:
-            # One row is one line, whatever an exception's message holds.
+            # One row is one line, whatever an exception's message contains.
             return " ".join(_checked_choice(column, value).splitlines())
         if column.kind is bool:
             return {True: "true", False: "false"}[value]

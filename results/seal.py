@@ -1,6 +1,6 @@
-"""Checksums of files that are complete, so that damage is found however harmless it looks: a digit, a flipped bit.
+"""Checksums of complete files, so that any damage is found, even one changed digit or a flipped bit.
 
-`SHA256SUMS` beside the files is what `sha256sum -c SHA256SUMS` reads. A folder without one is not complete yet.
+`sha256sum -c SHA256SUMS` reads the file `SHA256SUMS` beside them. A folder without one is not complete yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAME = "SHA256SUMS"
 
 
 def seal(folder: Path, names: Iterable[str]) -> None:
-    """Writes down the checksums of those files, paths below the folder; they must not change from here on."""
+    """Writes the checksums of these files, paths below the folder; from now on they must not change."""
     lines = [f"{_digest(folder / name)}  {name}\n" for name in sorted(names)]
     replace_file(folder / NAME, os.fsencode("".join(lines)))
 
@@ -30,7 +30,7 @@ def unseal(folder: Path) -> None:
 
 
 def check(path: Path) -> Path:
-    """The path itself; `UserError` if its folder is sealed and the file is not what it was then."""
+    """The path itself; `UserError` if its folder is sealed and the file has changed since."""
     if not path.with_name(NAME).exists():
         return path
     if _sealed(path.parent).get(path.name) != _digest(path):
@@ -39,7 +39,7 @@ def check(path: Path) -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """`UserError` if the folder is sealed and any of its sealed files is not what it was then."""
+    """`UserError` if the folder is sealed and any of its sealed files has changed since."""
     sealed = _sealed(folder) if (folder / NAME).exists() else {}
     for name, digest in sealed.items():
         if digest != _digest(folder / name):
@@ -47,7 +47,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _sealed(folder: Path) -> dict[str, str]:
-    """The checksum of each file, by its name; `UserError` where the list itself is damaged."""
+    """The checksum of each file, by name; `UserError` if the list itself is damaged."""
     with naming(folder / NAME):
         content = (folder / NAME).read_bytes()
     lines = re.findall(rb"([0-9a-f]{64})  ([^\0\n]+)\n", content)

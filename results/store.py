@@ -1,7 +1,7 @@
-"""Where the tables lie, and how they are read and merged.
+"""Where the tables are, and how they are read and merged.
 
-A run owns its folder, `<root>/runs/<tier>/<task>/<agent>/seed-<n>/`, and appends to files of its own; nobody else
-writes there. What is worth keeping is merged into `<root>/reference/<tier>/`.
+A run owns its folder, `<root>/runs/<tier>/<task>/<agent>/seed-<n>/`, and appends to its own files; nobody else writes
+there. What is worth keeping is merged into `<root>/reference/<tier>/`.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ SOURCES = ("reference", "runs")
 def results_root() -> Path:
     """The folder that holds runs/ and reference/: $AMAGO_BENCH_RESULTS, or the repository's results/.
 
-    Raises UserError where the variable names something else than a folder.
+    Raises UserError if the variable does not name a folder.
     """
     configured = os.environ.get("AMAGO_BENCH_RESULTS")
     if not configured:
         return PACKAGE
     root = Path(configured).expanduser()
     if root.exists() and not root.is_dir():
-        raise UserError(f"AMAGO_BENCH_RESULTS is {root}, which is a file; let it name a folder")
+        raise UserError(f"AMAGO_BENCH_RESULTS is {root}, which is a file; set it to a folder")
     return root
 
 
 def run_folder(root: Path, tier: str, task: str, agent: str, seed: int) -> Path:
-    """The folder of one run, even if it was made before a setting in the agent's id got its present name.
+    """The folder of one run, even if the run was made before a setting in the agent's id was renamed.
 
     Raises `UserError` if a name could leave the results folder.
     """
@@ -67,13 +67,12 @@ def run_folder(root: Path, tier: str, task: str, agent: str, seed: int) -> Path:
 def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES, tier: str | None = None) -> list[Any]:
     """All rows of a table: the reference results and the local run folders under `root` (default `results_root()`).
 
-    `runs` gives one row a run, its last. A run that stands in both sources is taken from its run folder, with one
-    warning where the two differ. Two rows with one key are a `UserError`. `published` is read from the repository,
-    whatever `root` is.
+    `runs` has one row per run, its last. A run in both sources is taken from its run folder, with a warning if the two
+    differ. Two rows with the same key are a `UserError`. `published` is read from the repository, whatever `root` is.
     """
     if table == "published":
         return read_published()
-    schema.columns(table)  # an unknown table is said before anything is read
+    schema.columns(table)  # report an unknown table before reading anything
     if unknown := set(sources) - set(SOURCES):
         raise UserError(f"there is no source {min(unknown)!r}; the sources are {', '.join(SOURCES)}")
     root = root or results_root()
@@ -100,7 +99,7 @@ def read_published() -> list[Any]:
 
 
 def unique(table: str, rows: list[Any], where: Path) -> list[Any]:
-    """The rows themselves; `UserError` if two of them have one key."""
+    """The rows themselves; `UserError` if two of them have the same key."""
     seen: set[tuple[Any, ...]] = set()
     for row in rows:
         key = schema.key(table, row)
@@ -131,7 +130,7 @@ def _from_folder(table: str, root: Path, folder: Path) -> list[Any]:
 
 
 def _rows(path: Path, table: str) -> list[Any]:
-    """Of a table that may not have begun; one that is sealed must be there."""
+    """The rows of a table that may not exist yet; a sealed one must exist."""
     return read_table(seal.check(path), table) if path.exists() or path.with_name(seal.NAME).exists() else []
 
 
@@ -150,11 +149,11 @@ MERGED = ("episodes", "curves", "runs")  # in the order of writing: a run that `
 
 
 def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: bool = False) -> list[str]:
-    """Gathers the finished runs of a tier into the reference tables and returns the ids that are new or changed.
+    """Merges the finished runs of a tier into the reference tables and returns the ids that are new or changed.
 
-    Kept are a run's last row, its curves and the episodes of its final evaluation; its protocol is added to
-    `root`/protocols.json. Rows of runs without a folder here stay. The same runs give the same bytes. A run that
-    stands there already with other rows is a `UserError` unless `replace`; nothing is written then.
+    A run's last row, its curves and the episodes of its final evaluation are kept; its protocol is added to
+    `root`/protocols.json. Rows of runs without a folder here stay. The same runs produce the same files. A run that is
+    already there with other rows is a `UserError` unless `replace`; nothing is written then.
     """
     destination = destination or root / "reference" / tier
     merged = _by_run({table: _from_reference(table, destination) for table in MERGED})
@@ -175,7 +174,7 @@ def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: 
     if records:
         for record in records.values():
             protocols.register(record, root)
-        seal.unseal(destination)  # first: an interrupted merge must be able to go on
+        seal.unseal(destination)  # first, so that an interrupted merge can be repeated
         files = [_reference_file(destination, table) for table in MERGED]
         for table, file in zip(MERGED, files, strict=True):
             rows = [row for tables in merged.values() for row in tables[table]]
@@ -197,7 +196,7 @@ def _ordered(table: str, rows: list[Any]) -> list[Any]:
 
 
 def _finished(root: Path, folder: Path) -> dict[str, list[Any]] | None:
-    """The rows of the run that are kept; None if it has not finished."""
+    """The rows of the run that a merge keeps; None if it has not finished."""
     tables = {table: _ordered(table, _from_folder(table, root, folder)) for table in MERGED}
     if not tables["runs"] or tables["runs"][0].status != "finished":
         return None
@@ -215,7 +214,7 @@ def _protocol(folder: Path, tables: dict[str, list[Any]]) -> dict[str, Any]:
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     if other := {row.protocol for rows in tables.values() for row in rows} - {name}:
-        raise UserError(f"{folder}: its rows are of protocol {min(other)} but protocol.json is {name}; run again")
+        raise UserError(f"{folder}: its rows have protocol {min(other)} but protocol.json is {name}; run it again")
     return record
 
 

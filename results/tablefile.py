@@ -1,7 +1,7 @@
 """One table file: appended to line by line, written whole, or read.
 
-A line is a row, so a crash costs at most the line being written, and a reader can tell that it is torn. Readers
-never write.
+A line is a row, so a crash costs at most the line being written, and a reader can tell that it is torn. Readers never
+write.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ csv.field_size_limit(sys.maxsize)  # the csv module's default of 128 KiB would m
 
 
 class TableWriter:
-    """Appends rows to a table file, one whole line a write, so that a crash costs at most the line being written.
+    """Appends rows to a table file, one whole line per write.
 
-    A file that exists is continued: its header must fit (`UserError` otherwise), and a torn last line, left by a
-    crash, is cut off with a warning. If a write fails, the file is as it was before.
+    An existing file is continued: its header must match (`UserError` otherwise), and a torn last line, left by a
+    crash, is cut off with a warning. If a write fails, the file is left as it was.
     """
 
     def __init__(self, path: Path, table: str) -> None:
@@ -66,7 +66,7 @@ class TableWriter:
         with naming(self.path):
             try:
                 written = 0
-                while written < len(line):  # a nearly full disk takes part of a line, then raises
+                while written < len(line):  # a nearly full disk accepts part of a line, then raises
                     written += self._file.write(line[written:])
             except OSError:
                 self._file.truncate(end)
@@ -89,7 +89,7 @@ class TableWriter:
 
 
 def write_table(path: Path, table: str, rows: Iterable[Row]) -> None:
-    """Writes a whole table (.csv or .csv.gz): readers see the old file or the new one. Same rows, same bytes."""
+    """Writes a whole table (.csv or .csv.gz); readers see either the old file or the new one. Same rows, same bytes."""
     content = b"".join([_line(schema.columns(table)), *(_line(schema.cells(table, row)) for row in rows)])
     if path.suffix == ".gz":
         packed = io.BytesIO()
@@ -100,7 +100,7 @@ def write_table(path: Path, table: str, rows: Iterable[Row]) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Puts `content` at `path` atomically; after an error the old file stands untouched."""
+    """Writes `content` to `path` atomically; after an error the old file is untouched."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,10 +130,10 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def read_table(path: Path, table: str) -> list[Any]:
-    """The rows of a .csv or .csv.gz file, as the table's dataclass, in file order; renamed settings by their new names.
+    """The rows of a .csv or .csv.gz file, as the table's dataclass, in file order, renamed settings by their new names.
 
-    A torn last line (a writer that died, or is writing now) is left out with a warning. Anything else that does not
-    fit the schema is a `UserError` that names file, line and column. The file is never changed.
+    A torn last line (from a writer that died, or is still writing) is skipped with a warning. Anything else that does
+    not fit the schema is a `UserError` that names file, line and column. The file is never changed.
     """
     lines, torn = _split(_content(path))
     if torn:
@@ -182,7 +182,7 @@ def _check_header(table: str, lines: list[bytes], path: Path) -> None:
     if found == wanted:
         return
     where = f"{path}, line 1"
-    if "schema" in found and len(lines) > 1:  # another version explains other columns better than their list does
+    if "schema" in found and len(lines) > 1:  # another version is a better explanation than a list of columns
         version = dict(zip(found, _cells(lines[1], f"{path}, line 2"), strict=False)).get("schema")
         if version != str(schema.SCHEMA_VERSION):
             schema.check_version(str(version), f"{path}, line 2")

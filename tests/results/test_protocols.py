@@ -52,7 +52,7 @@ def test_edited_and_damaged_files_are_refused(tmp_path: Path, record: Record) ->
     name = register(record, tmp_path)
     path = tmp_path / "protocols.json"
     path.write_text(path.read_text().replace("11", "13"))
-    with pytest.raises(UserError, match=f"protocols.json: the record {name} was changed by hand"):
+    with pytest.raises(UserError, match=f"protocols.json: the record {name} was edited"):
         register(record | {"horizon": 12}, tmp_path)
     for damaged in (b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"null"):
         path.write_bytes(damaged)

@@ -256,9 +256,7 @@ def test_merge_registers_the_protocol(tmp_path: Path, add_run: AddRun, record: d
 def test_merge_refuses_rows_of_another_protocol(tmp_path: Path, add_run: AddRun) -> None:
     path = add_run() / "protocol.json"
     path.write_text(path.read_text().replace("1.2.0", "1.3.0"))
-    with pytest.raises(
-        UserError, match=r"seed-0: its rows are of protocol [0-9a-f]{8} but protocol.json is [0-9a-f]{8}"
-    ):
+    with pytest.raises(UserError, match=r"seed-0: its rows have protocol [0-9a-f]{8} but protocol.json is [0-9a-f]{8}"):
         merge_runs(tmp_path, "laptop")
     path.unlink()
     with pytest.raises(UserError, match=r"protocol.json: No such file"):
