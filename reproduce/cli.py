@@ -39,7 +39,7 @@ for _module in (inspect, play, report, doctor, bench):
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command and exit: 0 done, 1 something failed, 2 one line on what the user can change, 130 interrupted."""
+    """Run the command and exit: 0 done, 1 something failed, 2 an error that the user can correct, 130 interrupted."""
     warnings.showwarning = _note
     try:
         code = cli.main(args=arguments, prog_name="amago-bench", standalone_mode=False)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _note(message: Warning | str, *where: object, **more: object) -> None:
-    """A warning is one line for the user, and said once however many tables it concerns."""
+    """Shows a warning as one line, and only once however many tables it concerns."""
     line = f"amago-bench: note: {' '.join(str(message).split())}"
     if line not in _said:
         _said.add(line)
@@ -72,7 +72,7 @@ def _note(message: Warning | str, *where: object, **more: object) -> None:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether our own code raised it on purpose; the same type from a library is a bug, and needs its traceback."""
+    """Whether our own code raised it on purpose; from a library it is a bug, and needs its traceback."""
     *_, (frame, _line) = walk_tb(error.__traceback__)
     return Path(frame.f_code.co_filename).is_relative_to(REPOSITORY)
 

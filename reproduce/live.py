@@ -58,7 +58,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Pace:
-    """How far a run is (0 to 1), its steps a second, and the seconds it still needs if all goes on like this."""
+    """How far a run is (0 to 1), its steps per second, and the seconds left at this pace."""
 
     share: float
     rate: float | None
@@ -74,7 +74,7 @@ def pace(state: State) -> Pace:
 
 
 def time_left(states: Sequence[State], workers: int) -> float | None:
-    """Seconds until all is done: waiting runs are taken to last as long as the mean of those that are known."""
+    """Seconds until all runs are done; a waiting run is assumed to take as long as the others on average."""
     known = [state.seconds for state in states if state.status == "finished"]
     left = 0.0
     for state in states:

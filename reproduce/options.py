@@ -13,7 +13,7 @@ from results.schema import TIERS
 
 
 class Near(click.Choice[str]):
-    """A choice that answers a wrong value with the nearest right ones."""
+    """A choice whose error for a wrong value names the nearest right ones."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         near = difflib.get_close_matches(str(value), self.choices, n=3, cutoff=0.4)
@@ -22,7 +22,7 @@ class Near(click.Choice[str]):
 
 
 class Seeds(click.ParamType):
-    """`0-4` or `0,1` or `0-2,7`, as a tuple of different seeds."""
+    """`0-4` or `0,1` or `0-2,7`, as a tuple of seeds without duplicates."""
 
     name = "seeds"
 
@@ -33,19 +33,19 @@ class Seeds(click.ParamType):
         for part in str(value).split(","):
             first, _, last = part.strip().partition("-")
             if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) < int(first):
-                self.fail(f"{value!r} is no list of seeds; write for instance 0-4 or 0,1", param, ctx)
+                self.fail(f"{value!r} is not a list of seeds; write for instance 0-4 or 0,1", param, ctx)
             seeds |= dict.fromkeys(range(int(first), int(last or first) + 1))
         return tuple(seeds)
 
 
 def tier(default: str | None = "smoke") -> Callable[[Any], Any]:
-    """`--tier`; without a default it is None where all tiers are meant."""
+    """`--tier`; without a default, None means all tiers."""
     text = "Budget, model size and seeds." if default else "Only this tier.  [default: all]"
     return click.option("--tier", type=Near(TIERS), default=default, show_default=bool(default), help=text)
 
 
 def tasks(required: bool = True) -> Callable[[Any], Any]:
-    """`--task`, shell patterns, as often as wanted."""
+    """`--task`, a shell pattern, repeatable."""
     return click.option(
         "--task", "patterns", multiple=True, required=required, metavar="PATTERN",
         help="Task id or shell pattern; may be given several times.",
@@ -65,5 +65,5 @@ results = click.option(
 replace = click.option("--replace", is_flag=True, help="Run again what was run with another configuration.")
 
 workers = click.option(
-    "--workers", type=click.IntRange(min=1), default=None, help="Runs at once.  [default: the cores it is given]"
+    "--workers", type=click.IntRange(min=1), default=None, help="Runs at once.  [default: the available cores]"
 )

@@ -16,7 +16,7 @@ ANALYSIS = Path(__file__).resolve().parents[1] / "analysis"
 def jobs(names: Iterable[str], tier: str, seeds: int | None = None) -> list[Job]:
     """The runs that figures need at a tier, each once, seed by seed so that an early look compares like with like.
 
-    `seeds`: 0 to seeds - 1 everywhere, instead of what each figure asks for.
+    `seeds`: use 0 to seeds - 1 everywhere, instead of the seeds that each figure asks for.
     """
     wanted = [
         (seed, task, agent)
@@ -28,10 +28,10 @@ def jobs(names: Iterable[str], tier: str, seeds: int | None = None) -> list[Job]
 
 
 def refresh(name: str, tier: str, root: Path) -> tuple[list[Path], bool]:
-    """The files of a figure, all its parts, and of its table under `root`, and whether they had to be rewritten.
+    """The files of a figure, its parts and its table under `root`, and whether they had to be rewritten.
 
-    They are where a table or the code that draws is newer, or a file is missing. Raises UserError if a file is still
-    missing afterwards: whoever calls must not take a silent failure for a figure.
+    They are rewritten if a table or the drawing code is newer, or a file is missing. Raises UserError if a file is
+    still missing afterwards, so that a silent failure is not taken for a figure.
     """
     folder = root / "figures"
     stems = [name, *(f"{name}-{part}" for part in FIGURES[name].parts)]

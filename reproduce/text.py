@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def aligned(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table whose columns are as wide as their widest cell; numbers stand to the right. None is an empty cell."""
+    """A table whose columns are as wide as their widest cell; numbers are right-aligned. None is an empty cell."""
     body = [list(row) for row in rows]
     cells = [list(head), *([_cell(value) for value in row] for row in body)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
@@ -29,7 +29,7 @@ def duration(seconds: float) -> str:
 
 
 def shortened(names: Sequence[str], limit: int = 3) -> str:
-    """The names with commas between them; of more than `limit` the first ones and how many more there are."""
+    """The names joined by commas; if there are more than `limit`, the first ones and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 

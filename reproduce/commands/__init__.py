@@ -1,1 +1,1 @@
-"""The commands of `amago-bench`, one file a subject. They import what they use when they run: `--help` stays fast."""
+"""The commands of `amago-bench`, one file per subject. They import their needs when they run: `--help` stays fast."""

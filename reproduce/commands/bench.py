@@ -12,8 +12,8 @@ from reproduce.text import aligned
 def bench(pattern: str) -> None:
     """Time the core on this machine, beside the official implementation on 2 cores.
 
-    Times are medians. "in products" is the time in units of a 2048 x 1024 x 2048 matrix product of the same type,
-    timed in the same process: it can be compared between machines. Nothing else should run meanwhile.
+    Times are medians. "in products" is the time in units of a 2048 x 1024 x 2048 matrix product of the same type, timed
+    in the same process, so that machines can be compared. Nothing else should run at the same time.
 
     \b
     amago-bench bench

@@ -16,7 +16,7 @@ import click
 from reproduce import options
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
-AUDITED = ("long_term_memory/tmaze/passive-10", "amago")  # it has every stream that there is
+AUDITED = ("long_term_memory/tmaze/passive-10", "amago")  # a run that uses every stream there is
 NEEDED_GB = {"memory": 2.0, "disk": 2.0}  # for one laptop run
 
 
@@ -26,9 +26,9 @@ NEEDED_GB = {"memory": 2.0, "disk": 2.0}  # for one laptop run
 def doctor(seeds: bool, root: Path | None) -> None:
     """Check whether this machine is ready for runs.
 
-    Looks at Python, packages, cores, memory, disk, attention and the results folder. Ends with 1 if something is wrong.
-    With --seeds it makes a small run of `amago`, prints every random stream that was drawn from, with its first value,
-    and ends with 1 if two are equal.
+    Checks Python, packages, cores, memory, disk, attention and the results folder. Exits with 1 if something is wrong.
+    With --seeds it makes a small run of `amago`, prints every random stream that it used, with its first value, and
+    exits with 1 if two are equal.
 
     \b
     amago-bench doctor
@@ -47,7 +47,7 @@ def doctor(seeds: bool, root: Path | None) -> None:
 
 
 def audit_seeds() -> None:
-    """Print the streams; exit 1 if two have the same first value, or one was drawn from by two generators."""
+    """Print the streams; exit 1 if two have the same first value, or one seeded two generators."""
     heard = _streams()
     first: dict[int, str] = {}
     equal = 0
@@ -62,7 +62,7 @@ def audit_seeds() -> None:
 
 
 def _streams() -> list[tuple[str, int]]:
-    """All streams of a run, as (name, first value): those that it is heard to use, and the analysis' own."""
+    """All streams of a run, as (name, first value): those that it uses, and those of the analysis."""
     from inspect import signature
 
     import numpy as np
@@ -127,7 +127,7 @@ def _too_little(what: str, free: float) -> str:
 
 
 def _packages() -> tuple[str, str]:
-    """How many packages are as locked, and the first that is not."""
+    """How many packages have their locked version, and the first that does not."""
     pins = re.findall(r"^([\w.-]+)==(\S+)$", LOCK.read_text(), re.MULTILINE)
     other = [f"{name} {found}, locked {pin}" for name, pin in pins if (found := _version(name)) != pin]
     return f"{len(pins) - len(other)} of {len(pins)} as locked" + (f"; {other[0]}" if other else ""), ""

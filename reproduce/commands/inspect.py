@@ -45,7 +45,7 @@ def _number(value: float) -> float | None:
 def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> None:
     """Show all runs, and those that a figure still needs.
 
-    Runs are missing at a tier only once it has any. `older` are those that another commit than the present one made.
+    Missing runs are listed only for tiers that have any runs. `older` marks runs made by another commit.
 
     \b
     amago-bench status --tier laptop

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @options.tier()
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a hyper-parameter; repeatable.")
-@click.option("--replace", is_flag=True, help="Throw a run of the same id away and start again.")
+@click.option("--replace", is_flag=True, help="Discard a run with the same id and start over.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--tensorboard/--no-tensorboard", default=True, help="Mirror the curves to TensorBoard.  [default: yes]")
 @click.option("--wandb", is_flag=True, help="Also log to Weights & Biases (WANDB_MODE=offline works).")
@@ -39,8 +39,9 @@ def run(
 ) -> None:  # fmt: skip
     """Train an agent on a task, evaluate it, write its rows.
 
-    An environment of --env plays in a worker process, which cannot take the run along. AMAGO_BENCH_WORKERS sets how
-    many (0: it plays in this one, which is faster), AMAGO_BENCH_ENV_TIMEOUT how many seconds a step may take (60).
+    An environment given by --env runs in a worker process, so that it cannot crash the run. AMAGO_BENCH_WORKERS sets
+    how many (0: it runs in this process, which is faster), AMAGO_BENCH_ENV_TIMEOUT how many seconds a step may take
+    (60).
 
     \b
     amago-bench run --task long_term_memory/tmaze/passive-10 --agent amago
@@ -79,11 +80,10 @@ def sweep(
 ) -> None:  # fmt: skip
     """Make many runs, several at once.
 
-    All of tasks x agents x seeds that are not finished yet, each in a process and with a thread of its own. Tasks of
-    a pattern without a budget at the tier are left out, and so are `oracle` and `scripted` where a task has no such
-    policy. A run that fails does not stop the others. Stop with Ctrl-C
-    and call again: finished runs stay finished, and with --replace those of the present configuration do. Ends with 1
-    and the list of failed runs if there are any.
+    Makes all of tasks x agents x seeds that are not finished yet, each with one process and one thread. Skips tasks of
+    a pattern without a budget at the tier, and `oracle` and `scripted` on tasks without such a policy. A run that fails
+    does not stop the others. To continue after Ctrl-C, repeat the command: finished runs stay finished, with --replace
+    only those of the present configuration. If runs failed, lists them and exits with 1.
 
     \b
     amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop
@@ -99,7 +99,7 @@ def sweep(
     tasks = {task.id: task for pattern in patterns for task in _playable(pattern, tier)}
     for task in tasks.values():
         for base, settings in bases:
-            configuration(base, task, tier, settings)  # a wrong setting is said once, not by each run
+            configuration(base, task, tier, settings)  # report a wrong setting once, not in each run
     jobs = [
         Job(task.id, agent_id(*agent), tier, seed)
         for task in tasks.values() for seed in seeds or task.budget(tier).seeds for agent in bases
@@ -108,13 +108,13 @@ def sweep(
     if without := [f"{base} on {task.id}" for task in tasks.values() for base, _ in bases if not plays(base, task)]:
         click.echo(f"left out, without such a policy: {shortened(without)}")
     if not jobs:
-        raise UserError("no run is left to make; choose another agent or task")
+        raise UserError("there is no run to make; choose another agent or task")
     if make_missing(jobs, root or results_root(), workers, replace):
         raise click.exceptions.Exit(1)
 
 
 def _playable(pattern: str, tier: str) -> list[Task]:
-    """The tasks of a pattern that have a budget at the tier; the others are said. Raises UserError where none has."""
+    """The tasks of a pattern that have a budget at the tier; prints the others. Raises UserError if none has."""
     from benchmarks.catalog import match
 
     matched = match(pattern)
@@ -127,9 +127,9 @@ def _playable(pattern: str, tier: str) -> list[Task]:
 
 
 def make_missing(jobs: Sequence[Job], root: Path, workers: int | None, replace: bool) -> list[Job]:
-    """Make the runs that are missing and say what was done; the failed ones, for which a command is printed.
+    """Make the missing runs and print what was done; return the failed ones, with a printed command for each.
 
-    With `replace` those that were made with another configuration are missing too.
+    With `replace`, runs made with another configuration count as missing too.
     """
     from benchmarks.cores import available_cores
     from benchmarks.sweep import missing
@@ -171,7 +171,7 @@ def rerun_command(job: Job, root: Path) -> str:
 def evaluate(run: str, rollouts: int, root: Path | None) -> None:
     """Evaluate a finished run again. RUN is its id or its folder. No table is changed.
 
-    With 100 rollouts these are the very rollouts of its final evaluation, so the return must come out the same.
+    With 100 rollouts these are exactly the rollouts of its final evaluation, so the return must be the same.
 
     \b
     amago-bench evaluate smoke:long_term_memory/tmaze/passive-10:amago:0

@@ -1,4 +1,4 @@
-"""Commands that report from the tables: table, verdicts, figure, merge; and reproduce, which first runs."""
+"""Commands that report from the tables: table, verdicts, figure, merge; and reproduce, which makes the runs first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table(
 ) -> None:
     """Print the final results with n and intervals; then the aggregates over tasks and the memory span.
 
-    CSV has the first part alone.
+    CSV has only the first part.
 
     \b
     amago-bench table --task 'long_term_memory/tmaze/*' --tier laptop
@@ -52,7 +52,7 @@ def table(
 
 
 def _unmatched(root: Path | None, tier: str | None, pattern: str, agent_ids: Sequence[str]) -> Iterator[str]:
-    """What a filter names that no run has, and what there is instead; nothing where nothing has run at all."""
+    """Filters that match no run, with what there is instead; nothing if nothing has run at all."""
     from analysis.frames import load
 
     runs = load("runs", root, tier)
@@ -79,7 +79,7 @@ def _near(name: str, known: Sequence[str]) -> str:
 def verdicts(tier: str | None, root: Path | None) -> None:
     """Print what the runs say about each claim.
 
-    A claim of the paper is judged at the paper tier only; its restatement for the laptop has an id of its own.
+    A claim of the paper is judged only at the paper tier; its restatement for the laptop has an id of its own.
 
     \b
     amago-bench verdicts --tier laptop
@@ -110,7 +110,7 @@ def figure(name: str, tier: str, root: Path | None) -> None:
 @click.option("--replace", is_flag=True, help="Replace reference rows of runs that were made again.")
 @options.results
 def merge(tier: str, replace: bool, root: Path | None) -> None:
-    """Gather finished runs into the reference tables.
+    """Merge finished runs into the reference tables.
 
     \b
     amago-bench merge --tier laptop
@@ -137,7 +137,7 @@ def merge(tier: str, replace: bool, root: Path | None) -> None:
 def reproduce(
     tier: str, name: str | None, seeds: int | None, replace: bool, workers: int | None, root: Path | None
 ) -> None:
-    """Make what is missing for the figures, then write them.
+    """Make the missing runs for the figures, then write the figures.
 
     \b
     amago-bench reproduce

@@ -378,7 +378,7 @@ def test_an_agent_that_never_steps_is_stopped(toy, monkeypatch):
             while True:
                 yield Progress()
 
-    with pytest.raises(ContractError, match="50 times without a step"):
+    with pytest.raises(ContractError, match="50 times without stepping"):
         toy.run(Idle)
 
 

@@ -57,7 +57,7 @@ if seed == 7: signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)
     ten = [hangs if job.seed == 7 else job for job in jobs(10)]
     states = sweep(ten, tmp_path, 3, command=script(text), timeouts={"smoke": 600.0, "laptop": 1.0})
     failed = {state.job.seed: state.message for state in states if state.status != "finished"}
-    assert failed == {4: "RuntimeError: number four", 7: "stopped: no end after 1 s"}
+    assert failed == {4: "RuntimeError: number four", 7: "stopped: not finished after 1 s"}
     assert "Traceback" in states[4].log.read_text()
 
 

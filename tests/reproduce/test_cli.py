@@ -167,7 +167,7 @@ def test_a_sweep_leaves_out_what_no_agent_of_it_can_play(command):
     assert (code, out.count("finished smoke:")) == (0, 3)
     assert "left out, without such a policy: oracle on long_term_memory/popgym/BattleshipEasy\n" in out
     code, _, err = command("sweep", "--task", battleship, "--agent", "oracle")
-    assert code == 2 and "no run is left to make" in err
+    assert code == 2 and "there is no run to make" in err
 
 
 def test_a_sweep_lists_what_failed_and_how_to_run_only_that_again(command, folder):
@@ -208,7 +208,7 @@ def test_results_that_are_a_file_are_refused(command, folder, monkeypatch):
     monkeypatch.setenv("AMAGO_BENCH_RESULTS", str(folder / "file"))
     (folder / "file").touch()
     assert command("status")[::2] == (
-        2, f"amago-bench: AMAGO_BENCH_RESULTS is {folder / 'file'}, which is a file; let it name a folder\n"
+        2, f"amago-bench: AMAGO_BENCH_RESULTS is {folder / 'file'}, which is a file; set it to a folder\n"
     )  # fmt: skip
 
 
