@@ -72,7 +72,7 @@ class Agent(nn.Module):
         self.generator = torch_generator(child(seed, "learning"), device)
         wanted = config.attention
         if wanted == "auto" and device != "cpu" and config.dtype == "float32":
-            wanted = "sdpa"  # flash works in half precision: learning would round what acting, in float32, does not
+            wanted = "sdpa"  # flash works in half precision, so learning would round what acting in float32 does not
         self.attention, self.attention_note = attention.choose(wanted, device, config.width // config.heads)
         discounts = config.all_discounts(self.actions.discrete)
         if self.actions.discrete:
@@ -115,7 +115,7 @@ class Agent(nn.Module):
         current = batch.packing.current  # [M]
         following = current + 1
         states = self.states(batch).float()  # [N, D]
-        q = self.actor_critic.evaluate(states[current], batch["action"][following])
+        q = self.actor_critic.evaluate_actions(states[current], batch["action"][following])
 
         with torch.no_grad():
             reward = config.reward_multiplier * batch["reward"][following]  # [M]
@@ -137,9 +137,9 @@ class Agent(nn.Module):
         return Losses(total, critic.detach(), online.detach(), offline.detach(), accept.mean(), target[:, -1].mean())
 
     def _reduce_pair(self, targets: Tensor) -> Tensor:
-        """REDQ (agent.md 5.1): targets [M, C, G] -> of two drawn with replacement per entry the smaller [M, G].
+        """REDQ (agent.md 5.1): targets [M, C, G] -> the smaller of two drawn with replacement per entry [M, G].
 
-        Without the online term nothing pushes the policy up the critics' errors, and the paper takes the mean.
+        Without the online term nothing drives the policy to exploit the critics' errors, and the paper takes the mean.
         """
         m, c, g = targets.shape
         pair = torch.randint(c, (m, 2, g), generator=self.generator, device=targets.device)

@@ -1,4 +1,4 @@
-"""Durable checkpoints: a folder is there with all that belongs in it, or it is not there. Nothing in one runs code.
+"""Durable checkpoints: a folder exists with everything that belongs in it, or not at all. Loading one runs no code.
 
 `<root>/1`, `<root>/2`, ... each hold what their writer put in and, written last, a manifest with the size and the
 SHA-256 of every file. A folder is written under a temporary name, made durable, and renamed; the newest two are kept,
@@ -24,7 +24,7 @@ MANIFEST = "manifest.json"
 
 
 class Damaged(Exception):
-    """A checkpoint that is not what was written, in words."""
+    """A checkpoint is not what was written; the message says how."""
 
 
 class WrongFormat(ValueError):
@@ -32,7 +32,7 @@ class WrongFormat(ValueError):
 
 
 def checkpoints(root: Path) -> list[Path]:
-    """Every checkpoint under `root`, newest first, whole or not."""
+    """Every checkpoint under `root`, newest first, intact or not."""
     found = [path for path in root.glob("*") if path.name.isdecimal()] if root.is_dir() else []
     return sorted(found, key=lambda path: int(path.name), reverse=True)
 
@@ -40,7 +40,7 @@ def checkpoints(root: Path) -> list[Path]:
 def write(root: Path, fill: Callable[[Path], None]) -> Path:
     """Writes the next checkpoint with what `fill` puts into the folder it is given, and deletes the third newest.
 
-    Raises OSError, naming the file, where the disk does not take it; the checkpoints before are untouched then.
+    Raises OSError, naming the file, if writing fails; the earlier checkpoints are then untouched.
     """
     root.mkdir(parents=True, exist_ok=True)
     clear_temporaries(root)
@@ -73,7 +73,7 @@ def clear_temporaries(root: Path) -> None:
 
 
 def verify(folder: Path) -> None:
-    """Raises Damaged unless the folder holds exactly what was written, WrongFormat where another version wrote it."""
+    """Raises Damaged unless the folder holds exactly what was written, WrongFormat if another version wrote it."""
     try:
         body, _, digest = (folder / MANIFEST).read_bytes().rpartition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
@@ -114,7 +114,7 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file. Raises OSError with the file's name, which Python leaves out when it is the disk that is full."""
+    """Writes a file. Raises OSError with the file's name, which Python leaves out when the disk is full."""
     try:
         path.write_bytes(content)
     except OSError as error:

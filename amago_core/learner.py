@@ -13,7 +13,7 @@ SKIPPED_IN_A_ROW = 100  # one bad batch passes; only broken weights or a replay 
 
 
 class Diverged(ValueError):
-    """Gradients that are not finite, and will not be again."""
+    """Gradients have stopped being finite and will not recover."""
 
 
 class Learner:

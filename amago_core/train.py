@@ -20,7 +20,7 @@ from amago_core.sampler import Sampler
 from amago_core.seeding import child
 from amago_core.sequences import timestep_layout
 
-CHUNK = 256  # steps of each slot between two reports while collecting: a second or a few, however long an iteration
+CHUNK = 256  # steps of each slot between two reports while collecting: a few seconds, however long an iteration is
 
 
 class Trainer:
@@ -31,8 +31,8 @@ class Trainer:
         envs: training environments, see `Collector`.
         seed: root of the streams of collecting and replay.
         folder: for the replay files.
-        state: of `state_dict`, to go on from: the agent gets its weights, `folder` holds the replay files and `envs`
-            stand where they stood.
+        state: from `state_dict`, to resume: the agent gets its weights, `folder` must hold the replay files and `envs`
+            be where they were.
 
     Raises:
         Diverged: from `run`, see `Learner`.
@@ -54,7 +54,7 @@ class Trainer:
         if config.replay_tokens <= rollout.horizon:
             raise ValueError(f"replay_tokens {config.replay_tokens} cannot hold a rollout of {rollout.horizon} steps")
         capacity = min(config.replay_tokens, config.replay_trajectories * (rollout.horizon + 1))
-        # In each slot a rollout under way and, at worst, rollouts of one step, two tokens each; then the ring's end.
+        # In each slot a rollout under way and, at worst, one-step rollouts of two tokens each; then the ring's end.
         steps = min(CHUNK, config.steps_per_iteration)
         burst = envs.num_envs * (rollout.horizon + 1 + 2 * steps) + rollout.horizon + 1
         layout = timestep_layout(agent.observations, agent.actions)
@@ -68,13 +68,13 @@ class Trainer:
         )
         self.collector = Collector(envs, agent, self.replay, child(seed, "collect"), state.get("collector"))
         self._rng = np.random.default_rng(child(seed, "replay"))
-        self._iteration, self._updates_left, self._steps_left = 0, 0, 0  # the latter of this iteration
+        self._iteration, self._updates_left, self._steps_left = 0, 0, 0  # the last two: left in this iteration
         self._tokens, self._collect_s, self._learn_s = 0, 0.0, 0.0
         if state:
             self._restore(state)
 
     def run(self) -> Iterator[Progress]:
-        """Collects and learns for ever; yields after each `CHUNK` steps and after each update."""
+        """Collects and learns without end; yields after each `CHUNK` steps and after each update."""
         config = self.config
         while True:
             while self._updates_left:
@@ -87,7 +87,7 @@ class Trainer:
                 yield self._progress({})
 
     def _collect(self) -> None:
-        """One chunk; the last one of an iteration begins its updates."""
+        """Collects one chunk; after the last one of an iteration its updates are due."""
         started = time.perf_counter()
         steps = min(CHUNK, self._steps_left)
         self.collector.collect(steps)
@@ -99,7 +99,7 @@ class Trainer:
                 self._updates_left = self.config.updates_per_iteration
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a Trainer needs to go on from here, between two reports, beside the files of the replay."""
+        """All that a Trainer needs to resume from here, between two reports, apart from the replay files."""
         return {
             "learner": self.learner.state_dict(),
             "replay": self.replay.state_dict(),
@@ -111,7 +111,7 @@ class Trainer:
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Generators last: nothing that is built on the way may draw from one that is restored."""
+        """Restores generators last, so that nothing built on the way draws from a restored one."""
         self._iteration, self._updates_left, self._steps_left = state["position"]
         self._tokens, self._collect_s, self._learn_s = state["totals"]
         self.learner.load_state_dict(state["learner"])
@@ -127,7 +127,7 @@ class Trainer:
         return losses
 
     def _progress(self, metrics: Mapping[str, float]) -> Progress:
-        due = self.replay.checkpoint_due  # it runs out of the space that the last checkpoints do not count on
+        due = self.replay.checkpoint_due  # it is running out of space that no recent checkpoint refers to
         updates, skipped = self.learner.updates, self.learner.skipped
         return Progress(updates, self._tokens, self._collect_s, self._learn_s, metrics, due, skipped)
 

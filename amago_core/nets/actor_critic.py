@@ -1,7 +1,7 @@
 """Actor and critics: one policy and one value per discount (agent.md 4).
 
-`DiscreteActorCritic` and `ContinuousActorCritic` answer the two questions of the losses, `bootstrap` and `evaluate`,
-and `policy` for acting. Letters: M transitions, C critics, G discounts, A actions.
+`DiscreteActorCritic` and `ContinuousActorCritic` offer `bootstrap` and `evaluate_actions` to the losses, and `policy`
+and `act` for acting. Letters: M transitions, C critics, G discounts, A actions.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Array: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What the losses need to know about M transitions."""
+class ActorCriticOutput:
+    """What the losses need for M transitions."""
 
     q_action: Tensor  # Q(s, a) of the replayed action [M, C, G]; gradient to critics and state
     q_policy: Tensor  # Q(s, a ~ policy) [M, C, G]; gradient to the policy alone
@@ -43,7 +43,7 @@ class Critics(nn.Module):
         rest: list[nn.Module] = []
         for fan_in, fan_out in pairwise(hidden):
             rest += [activation(config.actor_critic_activation), EnsembleLinear(config.critics, fan_in, fan_out)]
-        # Actions differ by little and values may be large: their difference does not survive the 8 bits of bfloat16.
+        # Values may be large and differ little between actions: the difference would not survive bfloat16's 8 bits.
         rest += [activation(config.actor_critic_activation), Float32EnsembleLinear(config.critics, hidden[-1], outputs)]
         self.rest = nn.Sequential(*rest)  # [C, M, hidden] -> [C, M, outputs]
 
@@ -73,7 +73,7 @@ class ActorCritic(nn.Module):
         """Target critics at the target policy's action: detached states [M, D] -> raw values [M, C, G]."""
         raise NotImplementedError
 
-    def evaluate(self, state: Tensor, action: Tensor) -> Evaluation:
+    def evaluate_actions(self, state: Tensor, action: Tensor) -> ActorCriticOutput:
         """Online critics and policy at states [M, D] and replayed actions [M] or [M, A]."""
         raise NotImplementedError
 
@@ -86,15 +86,15 @@ class ActorCritic(nn.Module):
         raise NotImplementedError
 
 
-PAPER_ACTIONS = 144  # the most of a task of the paper (Battleship on a 12 x 12 board)
-LARGEST_TABLE = 4 << 30  # bytes; learning holds a few of this size at once
+PAPER_ACTIONS = 144  # the most in any task of the paper (Battleship on a 12 x 12 board)
+LARGEST_TABLE = 4 << 30  # bytes; learning holds several tables of this size at once
 
 
 def probability_floor(actions: int) -> float:
-    """The smallest probability that the clip leaves, before it is normalised again: 0.001, as in the paper.
+    """The smallest probability after the clip, before it is normalised again: 0.001, as in the paper.
 
-    That many floors would take all from the greedy action: it could reach 0.49 of 1,024 actions, and with 4,096 even a
-    uniform policy lies below the floor and has no gradient. So above the paper's sizes 0.9 stays reachable.
+    With many actions the floors add up: with 1,024 the greedy action could reach at most 0.49, and with 4,096 even a
+    uniform policy is below the floor and has no gradient. So beyond the paper's sizes the floor keeps 0.9 reachable.
     """
     return 0.001 if actions <= PAPER_ACTIONS else 0.1 / (actions - 1)
 
@@ -102,14 +102,14 @@ def probability_floor(actions: int) -> float:
 def clipped_softmax(logits: Tensor) -> Tensor:
     """Logits [M, A, ...] -> probabilities clipped to [`probability_floor`, 0.99] and normalised again.
 
-    The gradient passes through the divisor, and through no clipped entry. The clip keeps the entropy above a floor.
+    The gradient passes through the divisor, but not through clipped entries. The clip bounds the entropy from below.
     """
     clipped = logits.softmax(dim=1).clamp(probability_floor(logits.shape[1]), 0.99)
     return clipped / clipped.sum(dim=1, keepdim=True)
 
 
 def check_table(config: Config, horizon: int, discounts: int, actions: int) -> None:
-    """Raises UnsupportedSpace where the critics' table of a batch, [C, M, A, G] in float32, would not fit."""
+    """Raises UnsupportedSpace if the critics' table of a batch, [C, M, A, G] in float32, would not fit in memory."""
     transitions = min(config.batch_tokens, config.batch_sequences * min(config.context or horizon, horizon))
     size = 4 * config.critics * transitions * actions * discounts
     if size > LARGEST_TABLE:
@@ -121,7 +121,7 @@ def check_table(config: Config, horizon: int, discounts: int, actions: int) -> N
 
 
 class DiscreteActorCritic(ActorCritic):
-    """Critics give a table over actions, so the expectation under the policy is exact and differentiable.
+    """Critics output a table over actions, so the expectation under the policy is exact and differentiable.
 
     One pass of the critics serves both losses: the table does not depend on the action, so the actor reads its
     detached copy (agent.md 5.4).
@@ -135,7 +135,7 @@ class DiscreteActorCritic(ActorCritic):
         self.critics = Critics(config, config.width, discounts * actions)
         self._copy_targets()
 
-    # Actions stand before discounts: sums over them then run along contiguous rows, several times faster.
+    # Actions come before discounts: sums over actions then add contiguous rows, which is several times faster.
 
     def _table(self, critics: Critics, state: Tensor) -> Tensor:
         return critics(state).view(-1, len(state), self.actions, self.discounts)  # [C, M, A G] -> [C, M, A, G]
@@ -147,11 +147,11 @@ class DiscreteActorCritic(ActorCritic):
         probabilities = self._probabilities(self.target_actor, state)
         return (self._table(self.target_critics, state) * probabilities).sum(2).transpose(0, 1)
 
-    def evaluate(self, state: Tensor, action: Tensor) -> Evaluation:
+    def evaluate_actions(self, state: Tensor, action: Tensor) -> ActorCriticOutput:
         table = self._table(self.critics, state)  # [C, M, A, G]
         probabilities = self._probabilities(self.actor, state)
         rows = torch.arange(len(state), device=state.device)
-        return Evaluation(
+        return ActorCriticOutput(
             q_action=table[:, rows, action.long()].transpose(0, 1),
             q_policy=(table.detach() * probabilities).sum(2).transpose(0, 1),
             log_prob=probabilities[rows, action.long()].log(),
@@ -170,10 +170,10 @@ class DiscreteActorCritic(ActorCritic):
 
 
 class ContinuousActorCritic(ActorCritic):
-    """Tanh-squashed Gaussian policies; critics read (state, discount, action) and give one number.
+    """Tanh-squashed Gaussian policies; critics read (state, discount, action) and output one number.
 
     Args:
-        generator: of the action samples in the losses.
+        generator: draws the action samples in the losses.
     """
 
     feature: Tensor
@@ -200,14 +200,14 @@ class ContinuousActorCritic(ActorCritic):
         """state [M, D], action [M, 1 or G, A] -> [M, C, G].
 
         The first layer is linear in (state, discount, action), so the state's part is computed once per
-        transition and not once per discount. The clamp takes away any gain from pushing actions to the border.
+        transition and not once per discount. The clamp makes pushing actions to the border pointless.
         """
         first = critics.first
         width = state.shape[-1]
         of_state, of_rest = first.weight[:, :width], first.weight[:, width:]  # [C, D, W], [C, 1 + A, W]
         gamma = self.feature.expand(len(action), -1, -1)  # [M, G, 1]
         rest = torch.cat([gamma, action.clamp(-0.999, 0.999).expand(-1, self.discounts, -1)], dim=-1)  # [M, G, 1 + A]
-        with torch.autocast(state.device.type, enabled=False):  # what an action changes passes through every layer
+        with torch.autocast(state.device.type, enabled=False):  # the action's small effect passes through every layer
             h = torch.einsum("md,cdw->cmw", state, of_state).unsqueeze(2) + torch.einsum("mgr,crw->cmgw", rest, of_rest)
             h = (h + first.bias.unsqueeze(2)).flatten(1, 2)  # [C, M, G, W] -> [C, M G, W]
             q: Tensor = critics.rest(h).view(-1, len(state), self.discounts)  # [C, M G, 1] -> [C, M, G]
@@ -216,13 +216,13 @@ class ContinuousActorCritic(ActorCritic):
     def bootstrap(self, state: Tensor) -> Tensor:
         return self._q(self.target_critics, state, self._sample(*self._gaussian(self.target_actor, state)))
 
-    def evaluate(self, state: Tensor, action: Tensor) -> Evaluation:
+    def evaluate_actions(self, state: Tensor, action: Tensor) -> ActorCriticOutput:
         mean, log_std = self._gaussian(self.actor, state)
         sample = self._sample(mean, log_std)
         taken = self._q(self.critics, state, action.unsqueeze(1))
         frozen = {name: p.detach() for name, p in self.critics.named_parameters()}
         policy = self._frozen_q(frozen, state.detach(), sample)
-        return Evaluation(q_action=taken, q_policy=policy, log_prob=self._log_prob(mean, log_std, action))
+        return ActorCriticOutput(q_action=taken, q_policy=policy, log_prob=self._log_prob(mean, log_std, action))
 
     def _frozen_q(self, parameters: dict[str, Tensor], state: Tensor, action: Tensor) -> Tensor:
         """The critics as constants: the gradient reaches the action and nothing else (agent.md 5.4)."""
@@ -247,5 +247,5 @@ class ContinuousActorCritic(ActorCritic):
     def act(self, policy: Tensor, rng: np.random.Generator, sample: bool) -> npt.NDArray[np.generic]:
         mean, log_std = policy.cpu().numpy()
         noise = rng.standard_normal(mean.shape, np.float32) if sample else 0.0
-        # The mode before the squashing, squashed: it stays inside the range.
+        # The mode is the squashed mean, which stays inside the range.
         return np.tanh(mean + np.exp(log_std) * noise).astype(np.float32)

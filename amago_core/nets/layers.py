@@ -1,4 +1,4 @@
-"""Small building blocks: activations, an MLP, dropout with a generator of its own, sigma-reparametrised maps."""
+"""Small building blocks: activations, an MLP, dropout with its own generator, sigma-reparametrised maps."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def activation(name: str) -> nn.Module:
 class ExactProduct(torch.autograd.Function):
     """`x @ weight + bias` in the type of the weights, whatever the type of x, with gradients in the type of x.
 
-    Float32 keeps small differences between large outputs. Their gradients have no such differences to keep, and most
-    of the arithmetic is theirs.
+    Float32 keeps small differences between large outputs. Gradients have no such differences, and they are most of the
+    arithmetic.
     """
 
     @staticmethod
@@ -43,7 +43,7 @@ class ExactProduct(torch.autograd.Function):
     def backward(ctx: Any, out: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         rounded = out.to(x.dtype)
-        # Observations need no gradient, and constant critics none but for the action.
+        # Observations need no gradient, and constant critics need only that of the action.
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         of_x = rounded @ weight.to(x.dtype).mT if needs_x else None
         of_weight = (x.mT @ rounded).to(weight.dtype) if needs_weight else None
@@ -61,7 +61,7 @@ class Float32Linear(nn.Linear):
 def mlp(
     sizes: Sequence[int], act: str, *, first: type[nn.Linear] = nn.Linear, last: type[nn.Linear] = nn.Linear
 ) -> nn.Sequential:
-    """Linear maps with an activation between them, none after the last; a single one is of the kind `first`."""
+    """Linear maps with an activation between them, none after the last; a single map is a `first`."""
     kinds = [first, *[nn.Linear] * (len(sizes) - 3), last][: len(sizes) - 1]
     layers: list[nn.Module] = []
     for linear, (fan_in, fan_out) in zip(kinds, pairwise(sizes), strict=True):
@@ -70,7 +70,7 @@ def mlp(
 
 
 class Dropout(nn.Module):
-    """Dropout that draws from its own generator, since no module draws from a global one.
+    """Dropout that draws from its own generator, because no module may draw from a global one.
 
     Args:
         p: share of entries set to zero in training mode, to the nearest multiple of 2^-16.
@@ -84,7 +84,7 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        # Four draws of 16 bits from one of 64: a generator works one number after another, on one core.
+        # Four draws of 16 bits from one of 64, since a generator draws serially, on one core.
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         bits = words.random_(-(2**63), None, generator=self.generator).view(torch.int16)[: x.numel()].view(x.shape)
         keep = (bits >= round(self.p * 2**16) - 2**15).to(x.dtype)
@@ -100,8 +100,8 @@ class SigmaLinear(nn.Module):
 
     sigma(W) = u^T W v is the spectral norm, tracked by one power iteration per training forward. u and v are
     buffers: saved with the model, left alone in evaluation mode, and constant for the gradient.
-    They start converged, so that sigma is a spectral norm from the first rollout on (the paper-time code starts
-    from random vectors, for which sigma is small and of either sign).
+    They start converged, so sigma is the spectral norm from the first rollout on (the paper-time code starts from
+    random vectors, for which sigma is small and of either sign).
     """
 
     u: Tensor
@@ -159,7 +159,7 @@ class EnsembleLinear(nn.Module):
 
 
 class Float32EnsembleLinear(EnsembleLinear):
-    """The same with a float32 output, also under autocast."""
+    """An `EnsembleLinear` whose output is float32, also under autocast."""
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):

@@ -1,4 +1,4 @@
-"""Running mean and variance that stay exact where the mean is large beside the spread."""
+"""Running mean and variance that stay accurate when the mean is large compared with the spread."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ class Moments(nn.Module):
     """Moving mean and variance of each column, with bias-corrected rates (as Adam's).
 
     The n-th batch moves them at rate r / (1 - (1 - r)^n), so they begin as plain averages over the batches. Equal to
-    moving averages of x and x^2, but kept as mean and variance in float64: the difference of two large numbers,
-    E[x^2] - E[x]^2, has no digit left in float32 where the mean is a few thousand times the spread, and a float32 mean
-    near 1e5 does not move by 1e-4 of a small distance.
+    moving averages of x and x^2, but kept as mean and variance in float64: in float32, E[x^2] - E[x]^2 loses all its
+    digits once the mean is a few thousand times the spread, and a mean near 1e5 cannot move by 1e-4 of a small
+    distance.
 
     Args:
         columns: number of them.
-        rate: r, of a batch in the long run.
-        variance: what it starts with, beside a mean of 0.
-        batches: how many batches the start counts as.
+        rate: r, the weight of a batch in the long run.
+        variance: the initial variance; the initial mean is 0.
+        batches: how many batches the initial values count as.
     """
 
     mean: Tensor
@@ -36,11 +36,11 @@ class Moments(nn.Module):
     def update(self, batch: Tensor) -> None:
         """Moves towards the moments of a batch [N, columns], except in a column whose squares are not finite.
 
-        A skipped gradient step leaves no trace, but one NaN would stay in a moving average for ever.
+        A skipped gradient step leaves no trace, but a NaN would never leave a moving average.
         """
         self.count += 1
         rate = self.rate / (1 - (1 - self.rate) ** self.count.double())
-        # Distances from the mean so far: they are small, so the type of the batch holds them and their squares.
+        # Distances from the mean so far are small, so they and their squares fit the type of the batch.
         origin = self.mean.to(batch.dtype)
         distance = batch - origin
         mean = distance.mean(0)

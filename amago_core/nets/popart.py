@@ -11,8 +11,8 @@ from amago_core.nets.moments import Moments
 class PopArt(nn.Module):
     """One scale and shift per discount; w and b are set in closed form, never by gradient.
 
-    Raw critic outputs x mean `normalise(x) = w x + b` in normalised units and `value(x) = sigma (w x + b) + mu`
-    in units of return. Statistics, w and b are float64: a large mean leaves a small sigma, and b follows the mean.
+    A raw critic output x is `normalise(x) = w x + b` in normalised units and `value(x) = sigma (w x + b) + mu` in units
+    of return. Statistics, w and b are float64: sigma may be small beside the mean, and b follows the mean.
     """
 
     w: Tensor

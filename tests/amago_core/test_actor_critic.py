@@ -110,10 +110,10 @@ def test_acting_uses_the_policy_of_the_last_discount(
 def test_the_expectation_over_actions_is_exact(discrete: DiscreteActorCritic) -> None:
     """Q(s, policy) is the probability-weighted sum of Q(s, a) over all a, for every critic and discount."""
     state = states(5)
-    values = [discrete.evaluate(state, torch.full((5,), a)).q_action for a in range(4)]
+    values = [discrete.evaluate_actions(state, torch.full((5,), a)).q_action for a in range(4)]
     each = torch.stack(values, dim=-1)  # [M, C, G, A]
     probabilities = clipped_softmax(discrete.actor(state).view(5, 4, 3)).transpose(1, 2).unsqueeze(1)  # [M, 1, G, A]
-    evaluation = discrete.evaluate(state, torch.tensor([0, 1, 2, 3, 0]))
+    evaluation = discrete.evaluate_actions(state, torch.tensor([0, 1, 2, 3, 0]))
     torch.testing.assert_close(evaluation.q_policy, (each * probabilities).sum(-1))
     torch.testing.assert_close(evaluation.log_prob[1], probabilities[1, 0, :, 1].log())
     torch.testing.assert_close(discrete.bootstrap(state), evaluation.q_policy)  # targets start as copies

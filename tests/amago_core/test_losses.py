@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from amago_core.agent import Agent
 from amago_core.learner import Learner
-from amago_core.nets.actor_critic import Evaluation
+from amago_core.nets.actor_critic import ActorCriticOutput
 from amago_core.sequences import Batch, Packing
 
 DISCRETE, CONTINUOUS = spaces.Discrete(4), spaces.Box(-1, 1, (2,), np.float32)
@@ -309,7 +309,7 @@ def test_values_of_a_constant_reward(
     agent.eval()
     starts = torch.from_numpy(batch.packing.starts)
     with torch.no_grad():
-        q = agent.actor_critic.evaluate(agent.states(batch)[starts], batch["action"][starts + 1]).q_action
+        q = agent.actor_critic.evaluate_actions(agent.states(batch)[starts], batch["action"][starts + 1]).q_action
     assert agent.popart.value(q).mean().item() == pytest.approx(value, rel=0.05)
 
 
@@ -335,8 +335,8 @@ def test_the_filter_sees_a_small_advantage_in_half_precision(
     agent = make_agent()
     batch = make_batch(agent, [2])
     taken = torch.tensor([1, 1, 1, 1.0078125]).view(1, 4, 1).expand(1, 4, 3).bfloat16()
-    evaluation = Evaluation(q_action=taken, q_policy=torch.ones(1, 4, 3).bfloat16(), log_prob=torch.zeros(1, 3))
-    monkeypatch.setattr(agent.actor_critic, "evaluate", lambda *_: evaluation)
+    output = ActorCriticOutput(q_action=taken, q_policy=torch.ones(1, 4, 3).bfloat16(), log_prob=torch.zeros(1, 3))
+    monkeypatch.setattr(agent.actor_critic, "evaluate_actions", lambda *_: output)
     assert agent.losses(batch).accepted == 1
 
 

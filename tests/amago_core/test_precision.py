@@ -31,11 +31,11 @@ def raise_values(agent: Agent, batch: Batch, raw: float) -> None:
     last = agent.actor_critic.critics.rest[-1]
     states = agent.states(batch)
     other = batch["action"][torch.randperm(len(batch["action"]), generator=torch.Generator().manual_seed(0))]
-    values = [agent.actor_critic.evaluate(states, action).q_action for action in (batch["action"], other)]
+    values = [agent.actor_critic.evaluate_actions(states, action).q_action for action in (batch["action"], other)]
     last.weight.mul_(SPREAD / ((values[0] - values[1]).std() / 2**0.5))
     hidden = []
     handle = last.register_forward_pre_hook(lambda _, inputs: hidden.append(inputs[0]))
-    agent.actor_critic.evaluate(states, batch["action"])
+    agent.actor_critic.evaluate_actions(states, batch["action"])
     handle.remove()
     mean = hidden[0].mean(1)  # [C, hidden], of the last layer's inputs
     last.weight.add_((raw / 2 * mean / mean.square().sum(1, keepdim=True)).unsqueeze(-1))
@@ -45,7 +45,7 @@ def raise_values(agent: Agent, batch: Batch, raw: float) -> None:
 def decisions_and_gradient(agent: Agent, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     """What the advantage filter accepts, and the actor's gradient, of one forward and backward pass of the learner."""
     accepted = []
-    evaluate = agent.actor_critic.evaluate
+    evaluate = agent.actor_critic.evaluate_actions
 
     def listen(*args: torch.Tensor) -> object:
         found = evaluate(*args)
@@ -53,7 +53,7 @@ def decisions_and_gradient(agent: Agent, batch: Batch) -> tuple[torch.Tensor, to
         accepted.append(advantage > agent.config.advantage_threshold)
         return found
 
-    agent.actor_critic.evaluate = listen  # type: ignore[method-assign]
+    agent.actor_critic.evaluate_actions = listen  # type: ignore[method-assign]
     Learner(agent).update(batch)
     gradient = torch.cat([p.grad.flatten() for p in agent.actor_critic.actor.parameters() if p.grad is not None])
     return accepted[0], gradient
