@@ -12,8 +12,8 @@ from typing import Any
 
 from results.errors import UserError
 
-#: Official implementation, release 3.3, float32, two cores: (name, threads) -> figure and its unit. That of POPGym is
-#: for its fast families.
+#: Official implementation, release 3.3, float32, two cores: (name, threads) -> figure and its unit. For POPGym it is
+#: that of the fast families.
 OFFICIAL = {
     ("update-small", 2): (180.0, "ms"),
     ("acting-12", 2): (5_100.0, "steps/s"),
@@ -23,11 +23,11 @@ COLUMNS = ("benchmark", "threads", "dtype", "median", "rate", "in products", "of
 
 
 def run(pattern: str = "") -> list[dict[str, Any]]:
-    """One record a benchmark: name, threads, dtype, median (seconds), products, steps_per_s, gflops, product_gflops.
+    """One record per benchmark: name, threads, dtype, median (seconds), products, steps_per_s, gflops, product_gflops.
 
-    That of the harness has `share` in place of the last four, that of POPGym `rates` (steps per second by task).
+    The harness's has `share` instead of the last four, POPGym's `rates` (steps per second by task).
 
-    `pattern` is pytest's -k. Raises UserError where pytest-benchmark is not installed or a benchmark fails.
+    `pattern` is pytest's -k. Raises UserError if pytest-benchmark is not installed or a benchmark fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "benchmark.json"
@@ -57,7 +57,7 @@ def rows(records: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _steps_per_s(record: dict[str, Any]) -> float:
-    """Of several tasks the median."""
+    """The median if there are several tasks."""
     return statistics.median(record["rates"].values()) if "rates" in record else record["steps_per_s"]
 
 

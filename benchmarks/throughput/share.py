@@ -1,8 +1,8 @@
-"""How much of a run is the harness: all that is neither the agent nor the environment.
+"""How much of a run's time the harness takes: everything that is neither the agent nor the environment.
 
-The harness counts and checks steps, draws seeds, brings evaluations about, and writes tables, log and mirrors. Its time
-is what remains of `run` when the insides of the agent and of the environment are taken away. Checkpoints by the clock
-are not in it: this run is over before the first, and the harness bounds them by itself (`checkpoint.SHARE`).
+The harness counts and checks steps, draws seeds, runs evaluations, and writes tables, log and mirrors. Its time is what
+remains of `run` without the code of the agent and of the environment. Timed checkpoints are not included: this run ends
+before the first one, and the harness itself limits their cost (`checkpoint.SHARE`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from benchmarks.plan import plan
 from benchmarks.run import run
 from benchmarks.task import Task
 
-PART = 5  # of the laptop budget one part is run, with as many evaluations a step; what a run does once weighs more
+PART = 5  # run 1/5 of the laptop budget, with the same evaluations per step; one-time costs weigh more than in full
 
 
 class Turns:
-    """Seconds of each owner's code, without what it calls of others. What nobody else owns is the harness's."""
+    """Seconds of each owner's code, without calls into other owners' code. The rest belongs to the harness."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class Turns:
         self._owner, self._since = "harness", self._clock()
 
     def give(self, owner: str) -> str:
-        """It is the turn of `owner` from now on; returns whose it was."""
+        """From now on it is the turn of `owner`; returns the previous owner."""
         now, before = self._clock(), self._owner
         self.seconds[before] += now - self._since
         self._owner, self._since = owner, now
@@ -61,11 +61,11 @@ class Turns:
         return timed
 
 
-TURNS = Turns()  # of the run that is measured: the harness makes agents by name, so they find it here
+TURNS = Turns()  # of the measured run; global, because the harness builds the agent from its name alone
 
 
 class TimedAmago(Amago):
-    """AMAGO that takes its turns."""
+    """AMAGO, timed as a turn of its own."""
 
     def __init__(self, spec: AgentSpec) -> None:
         TURNS.of("agent", super().__init__)(spec, preset="amago")

@@ -1,4 +1,4 @@
-"""The environments of the installed popgym, many in one process, without the wrappers that cost more than a step."""
+"""The environments of the installed popgym, many in one process, without wrappers that would cost more than a step."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class PopgymEnv(VectorEnv):
     Spaces are popgym's own; the core makes the one-hots and the single index of a MultiDiscrete action. Only a
     Tuple of Discretes, which is Autoencode's observation, becomes the MultiDiscrete with the same values.
 
-    Observation [B, ...] in the dtype of the space, reward float64 [B]. Every end is `terminated`, also at a step limit
-    of popgym's, as in the paper's wrapper (agent.md 10.4). A rollout depends on the seed of its reset alone, because
-    popgym draws from the generator of the environment only.
+    Observation [B, ...] in the dtype of the space, reward float64 [B]. Every end is `terminated`, even at popgym's own
+    step limit, as in the paper's wrapper (agent.md 10.4). A rollout depends only on the seed of its reset, because
+    popgym draws only from the environment's generator.
 
     `reset` takes `seed` (None: each slot's generator goes on; an int: slot i gets seed + i; a list: an int or None for
-    each slot) and the option `reset_mask` (bool [B], default all). No infos: popgym's tell what is to be remembered.
-    Raises ImportError where popgym is not installed, and ResetNeeded for a step of a done slot.
+    each slot) and the option `reset_mask` (bool [B], default all). No infos: popgym's reveal what must be remembered.
+    Raises ImportError if popgym is not installed, and ResetNeeded for a step of a done slot.
 
     Args:
         num_envs: slots B.

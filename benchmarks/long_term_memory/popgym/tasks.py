@@ -1,8 +1,7 @@
 """The 42 POPGym tasks as data: rules, lengths, the two ends of their scores, budgets. Needs no popgym.
 
-The laptop tier has six of them, one for each thing that the paper's summary claims memory is needed for. They are those
-that `amago` learns something of in 250,000 steps, tried on seeds 1000 to 1002, with several settings, before any
-reference run:
+The laptop tier has six of them, one for each use of memory that the paper's summary claims. They are those on which
+`amago` learns something in 250,000 steps, tried on seeds 1000 to 1002, with several settings, before any reference run:
 
 - RepeatPreviousEasy: recall over a fixed lag of 3 steps; the plainest memory task, at chance without memory.
 - RepeatPreviousMedium: the same over 31 steps, where a Transformer and a GRU may differ.
@@ -38,14 +37,14 @@ class Family:
     random_returns: tuple[float, float, float]
     highs: tuple[float, float, float]
     high_source: str
-    fault: str = ""  # what the installed popgym does otherwise than it says, or than the paper's version
+    fault: str = ""  # how the installed popgym differs from what it says, or from the paper's version
 
 
 DECKS = ("1 deck", "2 decks", "3 decks")
 CHANCE = (-0.5, -0.5, -0.5)  # one of four suits, +1 or -1 in all
 
 # Measured, as are those of Battleship, Concentration and MineSweeper: the agent `random` under popgym 1.0.7, 6,000 to
-# 40,000 rollouts a number, standard errors at most 0.0025 (a cart-pole: 0.06 steps). The others are worked out by hand.
+# 40,000 rollouts each, standard errors at most 0.0025 (cart-pole: 0.06 steps). The others are calculated by hand.
 RANDOM_CARTPOLE_STEPS = 22.2  # it falls long before its limits, and noise changes nothing for random actions
 RANDOM_PENDULUM = (0.247, 0.243, 0.241)
 
@@ -171,7 +170,7 @@ FAMILIES = {
         fault="the first observation of popgym 1.0.7 is the positions",
     ),
 }
-EXTRAS = ("VelocityOnlyCartPole",)  # younger than the paper's version of popgym, so not among its 39
+EXTRAS = ("VelocityOnlyCartPole",)  # newer than the paper's version of popgym, so not among its 39
 
 PAPER_HORIZON = 10_000  # of the paper's wrapper for all tasks: divides the time input and the exploration schedule
 PAPER_STEPS = 650 * 1000 * 24  # 650 epochs of 1000 steps of 24 actors

@@ -1,7 +1,7 @@
-"""Policies written by hand for the POPGym tasks: what an agent can score that knows the rules and forgets nothing.
+"""Policies written by hand for the POPGym tasks: what an agent can score if it knows the rules and forgets nothing.
 
-They see what an agent sees, and each is told the size of its task. An oracle is optimal: proven, or because it reaches
-the highest return there is. A scripted policy is good, and not known to be the best. Needs no popgym.
+They see what an agent sees, and each is told the size of its task. An oracle is optimal, either proven or because it
+reaches the highest possible return. A scripted policy is good, but not known to be the best. Needs no popgym.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.long_term_memory.popgym.scripted.pendulum import Pendulum
 from benchmarks.long_term_memory.popgym.scripted.slots import PerSlot
 from benchmarks.task import Policy
 
-EXACT = 1e-4  # what noise a filter is told of where there is none but the rounding of float32
+EXACT = 1e-4  # the noise that a filter assumes when there is none but the rounding of float32
 
 
 def _levels(family: str, *policies: Policy) -> dict[str, Policy]:

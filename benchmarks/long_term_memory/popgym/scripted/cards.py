@@ -17,7 +17,7 @@ def repeat_first(suit: int) -> Player:
 
 
 def repeat_previous(suit: int, lag: int) -> Player:
-    """Name the suit `lag` - 1 cards back; what is said before there are `lag` cards does not count."""
+    """Name the suit `lag` - 1 cards back; answers before there are `lag` cards do not count."""
     suits = deque([suit], maxlen=lag)
     while True:
         suits.append((yield suits[0]))

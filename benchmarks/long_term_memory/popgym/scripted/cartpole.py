@@ -22,7 +22,7 @@ POSITIONS, VELOCITIES = (0, 2), (1, 3)
 
 @dataclass
 class _Memory:
-    state: np.ndarray  # [B, 4], what is thought
+    state: np.ndarray  # [B, 4], the estimate
     time: np.ndarray  # [B], steps since the reset
     push: np.ndarray  # [B], the last force, -1 or 1
 
@@ -32,8 +32,8 @@ class CartPole:
     """Pushes towards where the regulator wants the force to be.
 
     Args:
-        seen: indices of the two variables that are seen after a step. At the reset the positions are seen in any
-            case, also in VelocityOnlyCartPole: a fault of popgym 1.0.7.
+        seen: indices of the two variables that are seen after a step. At the reset the positions are always seen,
+            even in VelocityOnlyCartPole: a fault of popgym 1.0.7.
         sigma: of the noise on what is seen.
         horizon: steps of a rollout.
     """

@@ -10,10 +10,10 @@ from benchmarks.long_term_memory.popgym.scripted.slots import Player
 def find_pairs(cards: list[int]) -> Player:
     """Turn an unseen card; then its match where one has been seen, and another unseen card where none has.
 
-    Matching cards that have both been seen are left for the end, when nothing is unseen: they are sure in any case,
-    and until then each is a match for an unseen card of its value. Optimal with the four cards of a rank (a slow test
-    proves it); with the 26 or more of a colour a perfect player, who at times turns an unseen card although a match is
-    known, fails once in ten rollouts less.
+    Matching cards that have both been seen are left for the end, when nothing is unseen: they are safe anyway, and
+    until then each is a match for an unseen card of its value. Optimal with the four cards of a rank (a slow test
+    proves it); with the 26 or more of a colour a perfect player, who sometimes turns an unseen card although a match is
+    known, has one failure fewer in ten rollouts.
     """
     unseen = list(range(len(cards)))  # the deck is shuffled, so any order will do
     seen: defaultdict[int, list[int]] = defaultdict(list)  # value -> its cards that lie face down

@@ -17,7 +17,7 @@ Clue = tuple[int, int]  # a set of unopened squares, and how many of them are mi
 
 
 def sweep(_seen: int, side: int, mines: int) -> Player:
-    """Open the safest square, or none any more once the risk costs more than the steps that are left.
+    """Open the safest square, until the risk costs more than the steps that are left.
 
     A mine costs 1/2 and 1/T and ends the rollout, T being the number of safe squares and of steps. Opening an open
     square again costs 0.5/(T - 2), so giving up pays late in a rollout.
@@ -49,9 +49,9 @@ def gives_up(risk: float, left: int, safe: int) -> bool:
 
 @lru_cache(100_000)
 def risks(opened: frozenset[tuple[int, int]], side: int, mines: int) -> np.ndarray:
-    """The probability that each square is a mine, [side ** 2], all layouts being as likely; infinite where opened.
+    """The probability that each square is a mine, [side ** 2], all layouts equally likely; infinite where opened.
 
-    Groups of clues that share no square are enumerated apart and joined by the number of their mines.
+    Groups of clues that share no square are enumerated separately and combined by their number of mines.
     """
     known = sum(1 << square for square, _ in opened)
     groups = independent([(around(side)[square] & ~known, count) for square, count in sorted(opened)])

@@ -23,7 +23,7 @@ ANGLES, SPEEDS, SWEEPS = 60, 41, 100  # finer grids and more sweeps gain nothing
 
 @dataclass
 class _Memory:
-    state: np.ndarray  # [B, 2], what is thought
+    state: np.ndarray  # [B, 2], the estimate
     covariance: np.ndarray  # [B, 2, 2], of its error
     torque: np.ndarray  # [B], the last one
 
@@ -58,7 +58,7 @@ def start(step: VectorStep, memory: _Memory, sigma: float) -> None:
 
 
 def predict(memory: _Memory) -> _Memory:
-    """What is thought one step later, and how sure that is."""
+    """The estimate one step later, and its covariance."""
     angle, speed = memory.state.T
     slope = linearised(angle)
     covariance = slope @ memory.covariance @ slope.transpose(0, 2, 1) + MODEL_SIGMA**2 * np.eye(2)
@@ -66,7 +66,7 @@ def predict(memory: _Memory) -> _Memory:
 
 
 def correct(memory: _Memory, observation: np.ndarray, sigma: float) -> _Memory:
-    """By the part of the observation across the direction that was expected: what it says of the angle."""
+    """Corrects the estimate by the observation's part across the expected direction, which measures the angle."""
     angle = memory.state[:, 0]
     cos, sin = observation.T
     surprise = sin * np.cos(angle) - cos * np.sin(angle)
