@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from amago_core.agent import Agent
+from amago_core.precision import float32_products
 from amago_core.sequences import Batch, Packing
 
 
@@ -56,7 +57,7 @@ class Actor:
         if first.any():
             self.previous = self.previous.copy()
             self.previous[first] = self.agent.actions.blank
-        with torch.inference_mode():
+        with torch.inference_mode(), float32_products("ieee"):
             known = {"action": self.previous, "reward": reward, "reset": first | inner_reset}
             policy = self.agent.actor_critic.policy(self._state({**observation, **known}))
         return self.agent.actor_critic.act(policy, rng, sample).astype(self.agent.actions.field.dtype)

@@ -67,7 +67,7 @@ class Agent(nn.Module):
                 f"positions={config.positions} shows the agent the time, which an artificial time limit hides from it: "
                 "use positions=rotary"
             )
-        self.config, self.rollout, self.device = config, rollout, device
+        self.config, self.rollout, self.device, self.seed = config, rollout, device, seed
         self.observations, self.actions = ObservationCodec(observation_space), ActionCodec(action_space)
         self.generator = torch_generator(child(seed, "learning"), device)
         wanted = config.attention

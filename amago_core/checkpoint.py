@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-FORMAT = 3  # of the folder and of what AMAGO and the harness put in; another one is refused
+FORMAT = 4  # of the folder and of what AMAGO and the harness put in; another one is refused
 KEPT = 2
 MANIFEST = "manifest.json"
 

@@ -143,7 +143,7 @@ class Config(Hyperparameters):
     weight_decay: float = 1e-3
     gradient_clip: float = 1.0  # global norm of the summed gradient
     tau: float = 0.003  # step of the target networks towards the trained ones per update; POPGym: 0.0025
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of learning; bfloat16 brings TF32 with it (agent.md 6.3)
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: the GPU where there is one
 
     # Data (agent.md 8)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from amago_core.agent import Agent, Losses
+from amago_core.precision import float32_products
+from amago_core.seeding import child, integer_seed
 from amago_core.sequences import Batch
 
 SKIPPED_IN_A_ROW = 100  # one bad batch passes; only broken weights or a replay full of bad rewards last this long
@@ -39,10 +41,12 @@ class Learner:
         agent, config = self.agent, self.agent.config
         if not agent.training:  # walking through all modules takes half a millisecond
             agent.train()
-        with self._autocast:
+        with self._autocast, float32_products("ieee"):
             losses = agent.losses(batch)
         self.optimiser.zero_grad()
-        losses.total.backward()
+        # Gradients have no small differences to keep: what autocast left in float32 may be TF32 here.
+        with float32_products("tf32" if config.dtype == "bfloat16" else "ieee"):
+            losses.total.backward()
         self.updates += 1
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip)
         if not torch.isfinite(norm):
@@ -69,15 +73,23 @@ class Learner:
         return {
             "agent": self.agent.state_dict(),
             "optimiser": self.optimiser.state_dict(),
-            "generator": self.agent.generator.get_state(),
+            "generator": {"device": self.agent.generator.device.type, "state": self.agent.generator.get_state()},
             "updates": self.updates,
             "skipped": [self.skipped, self._in_a_row],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of `state_dict`."""
+        """The inverse of `state_dict`, but for the generator where the state comes from another kind of device.
+
+        A CPU and a GPU generate numbers in different ways. The generator begins a stream of its own then, named after
+        the updates made, so that no draw of an earlier part of the training is repeated.
+        """
         self.agent.load_state_dict(state["agent"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.agent.generator.set_state(state["generator"])
         self.updates = state["updates"]
+        generator, saved = self.agent.generator, state["generator"]
+        if saved["device"] == generator.device.type:
+            generator.set_state(saved["state"])
+        else:
+            generator.manual_seed(integer_seed(child(self.agent.seed, "learning", "moved", self.updates)))
         self.skipped, self._in_a_row = state["skipped"]

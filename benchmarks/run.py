@@ -153,13 +153,16 @@ class _Training:
         self.saved = True
         self._returns, self._reached = point.harness["returns"], point.harness["reached"]
         try:
-            agent.load(point.agent)
+            change = agent.load(point.agent)
         except CannotResume:
             raise
         except Exception as error:
             what = f"{type(error).__name__}: {error}".splitlines()[0]
             raise UserError(f"{point.agent} cannot be loaded ({what}); give --replace to start over") from error
-        if problem := envs.restore(point.environments):
+        problem = envs.restore(point.environments)
+        if change:
+            self._record.note(f"at step {envs.env_steps} {change}")
+        if problem:
             self._record.note(
                 f"at step {envs.env_steps} the rollouts under way were restarted after a stop: "
                 f"the environment does not replay ({problem})"

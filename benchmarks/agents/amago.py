@@ -71,16 +71,19 @@ class Amago:
         else:
             save_state(folder / "training.pt", self._trainer.state_dict())
 
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path) -> str | None:
+        learner: Mapping[str, Any] = {}
         if (folder / "training.pt").exists():
             self._state = load_state(folder / "training.pt")
-            weights = self._state["learner"]["agent"]
-        else:
-            weights = load_state(folder / "agent.pt")
+            learner = self._state["learner"]
         try:
-            self.agent.load_state_dict(weights)
+            self.agent.load_state_dict(learner["agent"] if learner else load_state(folder / "agent.pt"))
         except RuntimeError as error:  # its message lists every tensor
             raise ValueError("its weights are those of another version of the agent") from error
+        before, now = learner and learner["generator"]["device"], self.agent.generator.device.type
+        if not learner or before == now:
+            return None
+        return f"learning moved from {before} to {now}, where its random generator was reseeded"
 
     def describe(self) -> Mapping[str, Any]:
         attention = "; ".join(filter(None, (self.agent.attention, self.agent.attention_note)))

@@ -84,6 +84,9 @@ class Agent(Protocol):
 
     def save(self, folder: Path) -> None: ...
 
-    def load(self, folder: Path) -> None:
-        """The inverse of `save`. May raise CannotResume, as `learn` may, if files in `spec.folder` are missing."""
+    def load(self, folder: Path) -> str | None:
+        """The inverse of `save`. May return one line, for the run's notes, on what could not be restored.
+
+        Raises CannotResume, as `learn` may, if files in `spec.folder` are missing.
+        """
         ...

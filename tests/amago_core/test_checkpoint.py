@@ -276,6 +276,29 @@ def test_a_restored_generator_is_where_it_was(tmp_path: Path) -> None:
         assert get(first) == get(second)
 
 
+def test_a_state_of_another_device_goes_on_with_a_generator_seeded_anew(tmp_path: Path) -> None:
+    """The state says what one of a GPU does: its generator has 16 bytes, which no generator of a CPU takes."""
+    first = start("continuous", "transformer", tmp_path)
+    list(islice(first.run(), 6))
+    state = first.state_dict()
+    state["learner"]["generator"] = {"device": "cuda", "state": torch.zeros(16, dtype=torch.uint8)}
+    checkpoint.save_state(tmp_path / "state.pt", state)
+
+    def moved(seed: int = 0) -> Trainer:
+        return start("continuous", "transformer", tmp_path, seed, checkpoint.load_state(tmp_path / "state.pt"))
+
+    second = moved()
+    untouched = start("continuous", "transformer", tmp_path / "new").agent.generator.initial_seed()
+    seeds = {first.agent.generator.initial_seed(), untouched, second.agent.generator.initial_seed()}
+    assert len(seeds) == 2, "the first stream again: its draws would be repeated"
+    assert moved().agent.generator.initial_seed() == second.agent.generator.initial_seed()
+    assert moved(seed=1).agent.generator.initial_seed() not in seeds
+    moments = second.learner.optimiser.state_dict()["state"][0]["exp_avg"]
+    assert torch.equal(moments, first.learner.optimiser.state_dict()["state"][0]["exp_avg"])
+    assert second.learner.updates == first.learner.updates > 0
+    assert len(list(islice(second.run(), 8))) == 8
+
+
 def test_a_trainer_whose_requests_are_heard_never_runs_out(tmp_path: Path) -> None:
     trainer = start("discrete", "memoryless", tmp_path)
     trainer.state_dict()
