@@ -81,7 +81,7 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of `state_dict`, but for the generator where the state comes from another kind of device.
 
-        A CPU and a GPU generate numbers in different ways. The generator begins a stream of its own then, named after
+        A CPU and a GPU generate numbers in different ways. The generator then begins a stream of its own, named after
         the updates made, so that no draw of an earlier part of the training is repeated.
         """
         self.agent.load_state_dict(state["agent"])

@@ -276,7 +276,7 @@ def test_a_restored_generator_is_where_it_was(tmp_path: Path) -> None:
         assert get(first) == get(second)
 
 
-def test_a_state_of_another_device_goes_on_with_a_generator_seeded_anew(tmp_path: Path) -> None:
+def test_a_state_of_another_device_resumes_with_a_reseeded_generator(tmp_path: Path) -> None:
     """The state says what one of a GPU does: its generator has 16 bytes, which no generator of a CPU takes."""
     first = start("continuous", "transformer", tmp_path)
     list(islice(first.run(), 6))

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -20,11 +21,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 
 from amago_core import checkpoint as core
+from amago_core.learner import Learner
 from benchmarks import checkpoint, record
 from benchmarks import run as run_module
 from benchmarks.agents.settings import SUITES
@@ -186,6 +189,21 @@ def test_an_agent_that_cannot_go_on_starts_afresh(stop_at, tmp_path, monkeypatch
     stop_at(None)
     folder = make_run(tmp_path)
     assert "resumes" not in (folder / "log.txt").read_text()
+
+
+def test_a_run_that_moves_to_another_device_resumes_and_says_so(stop_at, tmp_path, monkeypatch):
+    """Its checkpoints say that they come from a GPU."""
+    state_dict = Learner.state_dict
+    on_gpu = {"generator": {"device": "cuda", "state": torch.zeros(16, dtype=torch.uint8)}}
+    monkeypatch.setattr(Learner, "state_dict", lambda learner: state_dict(learner) | on_gpu)
+    stop_at(30)
+    with pytest.raises(Killed):
+        make_run(tmp_path)
+    stop_at(None)
+    row = read_table(make_run(tmp_path) / "runs.csv", "runs")[-1]
+    assert row.status == "finished"
+    moved = r"at step \d+ learning moved from cuda to cpu, where its random generator was reseeded"
+    assert re.search(moved, row.message)
 
 
 def test_checkpoints_change_no_number(straight, stop_at, tmp_path):
