@@ -1,25 +1,13 @@
-"""Small agents and hand-made batches."""
+"""One thread for every test, and small agents and batches by the names of fixtures."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 from amago_core.agent import Agent
-from amago_core.config import Config, Rollout
-from amago_core.sequences import Batch, Packing
-
-#: No noise from dropout, sizes that run in milliseconds.
-TINY = Config(
-    encoder_hidden=(16,), encoder_width=12, width=16, layers=2, heads=2, dropout=0.0, actor_critic_hidden=(16, 16),
-    critics=4, gamma=0.97, discounts=(0.5, 0.9), warmup_updates=0,
-)  # fmt: skip
-OBSERVATION = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-DISCRETE = spaces.Discrete(4)
-CONTINUOUS = spaces.Box(-1, 1, (2,), np.float32)
+from amago_core.sequences import Batch
+from tests.amago_core.tiny import random_batch, tiny_agent
 
 
 @pytest.fixture(autouse=True)
@@ -32,37 +20,9 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def make_agent() -> Callable[..., Agent]:
-    """`make_agent(action_space, seed=0, horizon=20, **settings)`: a tiny agent."""
-
-    def make(action_space: spaces.Space = DISCRETE, seed: int = 0, horizon: int = 20, **settings: Any) -> Agent:
-        return Agent(TINY.replace(settings), OBSERVATION, action_space, Rollout(horizon), np.random.SeedSequence(seed))
-
-    return make
+    return tiny_agent
 
 
 @pytest.fixture
 def make_batch() -> Callable[..., Batch]:
-    """`make_batch(agent, lengths, seed=0)`: random rollouts of these many tokens, each ended at its last one."""
-
-    def make(agent: Agent, lengths: list[int], seed: int = 0) -> Batch:
-        rng, packing = np.random.default_rng(seed), Packing(lengths)
-        n, size = packing.tokens, agent.actions.size
-        action = rng.integers(size, size=n) if agent.actions.discrete else rng.uniform(-1, 1, (n, size))
-        action = action.astype(agent.actions.field.dtype)
-        action[packing.starts] = agent.actions.blank
-        terminal = np.zeros(n, bool)
-        terminal[packing.ends - 1] = True
-        reset = np.zeros(n, bool)
-        reset[packing.starts] = True
-        fields = {
-            "observation": rng.normal(size=(n, 3)).astype(np.float32),
-            "action": action,
-            "reward": rng.normal(size=n).astype(np.float32),
-            "terminal": terminal,
-            "reset": reset,
-        }
-        position = np.concatenate([np.arange(k) for k in lengths])
-        tensors = {name: torch.from_numpy(field) for name, field in fields.items()}
-        return Batch(packing, torch.from_numpy(position), tensors)
-
-    return make
+    return random_batch

@@ -1,10 +1,13 @@
-"""Two tasks of a few steps that need memory, so that the core is tested without the benchmark's own."""
+"""Small environments, so that the core is tested without the benchmark's own: two tasks that need memory, a clock."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 
 class CuedTask(VectorEnv):
@@ -82,3 +85,28 @@ class Reach(CuedTask):
 
     def observation(self) -> np.ndarray:
         return np.stack([np.where(self.t == 0, 0.9 * self.cue, 0), self.place], axis=1).astype(np.float32)
+
+
+class Clock(VectorEnv):
+    """Slot b's rollouts have 3 + b steps; the observation is (b, rollout, t) and the reward the last action."""
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+
+    def __init__(self, slots: int, action_space: spaces.Space) -> None:
+        self.num_envs = slots
+        self.single_observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        self.single_action_space = action_space
+        self.action_space = batch_space(action_space, slots)
+        self.state = np.stack([np.arange(slots), np.full(slots, -1), np.zeros(slots)], axis=1).astype(np.float32)
+
+    def reset(self, *, seed: Any = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
+        self.state[mask, 1] += 1
+        self.state[mask, 2] = 0
+        return self.state.copy(), {}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        self.state[:, 2] += 1
+        done = self.state[:, 2] == 3 + self.state[:, 0]
+        reward = np.asarray(actions, np.float32).reshape(self.num_envs, -1).sum(1)
+        return self.state.copy(), reward, done, np.zeros_like(done), {"inner_reset": self.state[:, 2] == 2}
