@@ -86,7 +86,7 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_forgotten(
 def test_too_many_skipped_in_a_row_end_training(
     make_agent: Callable[..., Agent], make_batch: Callable[..., Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The count goes on after a restart, and begins anew with a step that is taken."""
+    """The count goes on after a restart, and starts again at 0 with a step that is taken."""
     monkeypatch.setattr(module, "SKIPPED_IN_A_ROW", 3)
     agent = make_agent()
     good = make_batch(agent, [4, 6])

@@ -179,7 +179,7 @@ def test_a_run_stopped_again_and_again_ends_with_the_same_rows_and_weights(kind,
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in expected.iterdir())
 
 
-def test_an_agent_that_cannot_go_on_starts_afresh(stop_at, tmp_path, monkeypatch):
+def test_an_agent_that_cannot_resume_starts_over(stop_at, tmp_path, monkeypatch):
     from benchmarks.agents.amago import Amago
 
     monkeypatch.setattr(Amago, "resumes", False)
@@ -351,10 +351,10 @@ def test_a_replay_file_that_is_missing_or_cut_is_named(damage, says, stopped, st
     damage(stopped / "scratch" / "reward")
     lines: list[str] = []
     assert rows(make_run(tmp_path, say=lines.append)) == rows(straight)
-    afresh = [line for line in lines if line.endswith("the run starts over")]
-    assert len(afresh) == 1
-    assert "scratch/reward" in afresh[0]
-    assert says in afresh[0]
+    restarts = [line for line in lines if line.endswith("the run starts over")]
+    assert len(restarts) == 1
+    assert "scratch/reward" in restarts[0]
+    assert says in restarts[0]
 
 
 def test_a_table_without_its_rows_is_no_ground_to_go_on_from(stopped, straight, tmp_path):
@@ -424,7 +424,7 @@ def test_a_really_full_disk(straight, stop_at, tmp_path):
 
 @pytest.mark.parametrize("newest_is_damaged", [False, True])
 def test_an_older_format_is_refused_and_nothing_is_lost(newest_is_damaged, stopped, tmp_path, monkeypatch):
-    """It is never begun anew in silence, not even where a newer checkpoint is damaged."""
+    """It never starts over in silence, not even where a newer checkpoint is damaged."""
     written, newest = core.FORMAT, core.checkpoints(stopped / "checkpoints")[0]
     if newest_is_damaged:
         cut(newest / "manifest.json")

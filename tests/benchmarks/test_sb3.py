@@ -204,7 +204,7 @@ def test_a_true_end_is_one_under_an_artificial_limit_too(toys):
 
 
 def test_memory_is_kept_in_a_rollout_and_cleared_between_two(toys):
-    """Slot 1 begins anew at the third step, and is then where a new agent is; slot 0 is not."""
+    """Slot 1 is reset at the third step, and is then where a new agent is; slot 0 is not."""
     task = toys.task(partial(TMaze, corridor=6), horizon=7, sample_actions=False)
     agent, rng = make("sb3-recurrent-ppo", task, 2, SETTINGS["sb3-recurrent-ppo"]), np.random.default_rng(0)
 
