@@ -25,19 +25,24 @@ def load(table: str, root: Path | None = None, tier: str | None = None) -> pd.Da
     return pd.DataFrame(list(rows), columns=columns)
 
 
+def headline(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `curves` or `episodes` that count: of the split `test` where a task has one, else of `same`."""
+    return rows[rows["split"].isin(schema.HEADLINE_SPLITS)]
+
+
 def scores(
     root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
 ) -> pd.DataFrame:
     """One row per run, in the order task, agent, seed. `task` is a shell pattern.
 
-    `return` and `success` are the means of the final evaluation's rollouts, `best_return` and `best_success` the
-    largest means during training; all are NaN for a run that did not finish, and success is NaN if the task defines
-    none. `state` is `finished`, `failed` (also: finished without a final evaluation) or `unfinished` (running or
-    interrupted, so not yet a result). `config` is a digest of the run's budget, hyper-parameters and settings: rows
-    that differ in it belong to different agents, whatever the name. Tuning seeds are left out, and so are the repeats
-    of an agent that learns nothing: without updates each seed plays the same final evaluation.
+    `return` and `success` are the means of the final evaluation's rollouts in the headline split, `best_return` and
+    `best_success` the largest means during training; all are NaN for a run that did not finish, and success is NaN if
+    the task defines none. `state` is `finished`, `failed` (also: finished without a final evaluation) or `unfinished`
+    (running or interrupted, so not yet a result). `config` is a digest of the run's budget, hyper-parameters and
+    settings: rows that differ in it belong to different agents, whatever the name. Tuning seeds are left out, and so
+    are the repeats of an agent that learns nothing: without updates each seed plays the same final evaluation.
     """
-    runs, curves = load("runs", root, tier), load("curves", root, tier)
+    runs, curves = load("runs", root, tier), headline(load("curves", root, tier))
     keep = [
         fnmatchcase(each, task) and seed < FIRST_TUNING_SEED and (agents is None or agent in agents)
         for each, agent, seed in zip(runs["task"], runs["agent"], runs["seed"], strict=True)

@@ -65,10 +65,13 @@ class LoadedRun:
         actions, self._memory = self.agent.act(step, self._memory, self._rng)
         return next(iter(iterate(batch_space(action_space, 1), actions)))
 
-    def evaluate(self, rollouts: int = FINAL_ROLLOUTS, slots: int = SLOTS) -> list[EpisodeRecord]:
-        """Play whole rollouts as the harness does; the defaults repeat the final evaluation."""
-        seeds = evaluation_seeds(self.task.id, "final")
-        return evaluate(self.agent, self.task, seeds, rollouts, slots, run_seed=self.seed)
+    def evaluate(
+        self, rollouts: int = FINAL_ROLLOUTS, slots: int = SLOTS, split: str | None = None
+    ) -> list[EpisodeRecord]:
+        """Play whole rollouts as the harness does; the defaults repeat the final evaluation of the headline split."""
+        split = split or self.task.headline_split
+        seeds = evaluation_seeds(self.task.id, "final", split)
+        return evaluate(self.agent, self.task, seeds, rollouts, slots, split=split, run_seed=self.seed)
 
     def rows(self, table: str) -> pd.DataFrame:
         """The run's rows of `episodes`, `curves` or `runs`."""

@@ -14,7 +14,7 @@ from benchmarks.agents.protocol import Agent, ContractError, VectorStep
 from benchmarks.harness_env import HarnessEnv
 
 if TYPE_CHECKING:
-    from benchmarks.task import Task
+    from benchmarks.task import Success, Task
 
 FINAL_ROLLOUTS = 100  # the standard error of a success rate is then 0.05 at most
 INTERMEDIATE_ROLLOUTS = 20  # 0.11: enough for a curve and for the stop rule, at a fifth of the cost
@@ -23,7 +23,7 @@ SLOTS = 20  # fixed, because seeds depend on slot and rollout: another number wo
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """One inner episode of an evaluation rollout. `finished`: it ended by itself, not cut off by a time limit."""
+    """One inner episode of an evaluation rollout. `finished`: it ended by itself, not cut off by any time limit."""
 
     slot: int
     rollout: int  # of this slot
@@ -38,7 +38,7 @@ class EpisodeRecord:
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics over whole rollouts: their returns, and the share of those with a success at any step."""
+    """Statistics over whole rollouts: their returns, and the share of those with a success as the task declares it."""
 
     return_mean: float
     return_median: float
@@ -48,9 +48,10 @@ class Summary:
     rollouts: int
 
 
-def evaluation_seeds(task_id: str, which: int | Literal["final"]) -> np.random.SeedSequence:
-    """The root of an evaluation's seeds. It depends on the task and on which evaluation it is, never on the run."""
-    return child(0, task_id, "evaluate", which)
+def evaluation_seeds(task_id: str, which: int | Literal["final"], split: str = "same") -> np.random.SeedSequence:
+    """The root of an evaluation's seeds, which depends on the task, the evaluation and the split, never on the run."""
+    names = () if split == "same" else (split,)
+    return child(0, task_id, "evaluate", *names, which)
 
 
 def evaluate(
@@ -61,6 +62,7 @@ def evaluate(
     slots: int = SLOTS,
     envs: VectorEnv | None = None,
     *,
+    split: str | None = None,
     run_seed: int = 0,
 ) -> list[EpisodeRecord]:
     """Play `rollouts` rollouts, the same number in each slot; return their inner episodes sorted by slot and rollout.
@@ -68,12 +70,12 @@ def evaluate(
     Memory is kept from the first to the last step of a rollout. Countable instances are balanced to within one.
     `seeds` are common to all agents and runs, but `run_seed` gives the policy of each run its own draws: otherwise all
     runs of the random agent would be the same. `envs` is an environment of the task with `slots` slots to reuse;
-    without it one is made and closed.
+    without it one of the `split` (default: the task's headline) is made and closed.
     Raises ValueError if the slots cannot share the rollouts equally, and whatever `HarnessEnv` raises.
     """
     if rollouts < 1 or slots < 1 or rollouts % slots:
         raise ValueError(f"{slots} slots cannot share {rollouts} rollouts equally")
-    env = HarnessEnv(envs or task.build(slots), task, seeds, "evaluate")
+    env = HarnessEnv(envs or task.build(slots, split or task.headline_split), task, seeds, "evaluate")
     try:
         return _play(agent, env, rollouts // slots, np.random.default_rng(child(seeds, "policy", run_seed)))
     finally:
@@ -81,25 +83,29 @@ def evaluate(
             env.close()
 
 
-def summarise(episodes: Sequence[EpisodeRecord]) -> Summary:
-    """The statistics of the rollouts that the episodes belong to."""
-    returns: dict[tuple[int, int], float] = {}
-    successes: dict[tuple[int, int], bool] = {}
+def summarise(episodes: Sequence[EpisodeRecord], success: Success = "any_step") -> Summary:
+    """The statistics of the rollouts that the episodes belong to, in which each rollout's are in order."""
+    rollouts: dict[tuple[int, int], list[EpisodeRecord]] = {}
     for e in episodes:
-        key = e.slot, e.rollout
-        returns[key] = returns.get(key, 0.0) + e.episode_return
-        if e.success_any is not None:
-            successes[key] = successes.get(key, False) or e.success_any
-    values = np.array(list(returns.values()))
+        rollouts.setdefault((e.slot, e.rollout), []).append(e)
+    values = np.array([sum(e.episode_return for e in rollout) for rollout in rollouts.values()])
+    successes = [_succeeded(rollout, success) for rollout in rollouts.values() if rollout[-1].success_any is not None]
     q1, median, q3 = np.percentile(values, [25, 50, 75])
     return Summary(
         return_mean=float(values.mean()),
         return_median=float(median),
         return_q1=float(q1),
         return_q3=float(q3),
-        success_mean=float(np.mean(list(successes.values()))) if successes else None,
+        success_mean=float(np.mean(successes)) if successes else None,
         rollouts=len(values),
     )
+
+
+def _succeeded(rollout: Sequence[EpisodeRecord], success: Success) -> bool:
+    if success == "any_step":
+        return any(e.success_any for e in rollout)
+    last = rollout[-1]
+    return bool(last.success_last if success == "last_step" else last.success_any)
 
 
 def _play(agent: Agent, env: HarnessEnv, per_slot: int, rng: np.random.Generator) -> list[EpisodeRecord]:
@@ -165,12 +171,12 @@ class _EpisodeLog:
                     slot=slot,
                     rollout=int(self._env.rollouts[slot]) - 1,
                     episode=int(self._episode[slot]),
-                    instance="" if self._env.instance[slot] < 0 else str(self._env.instance[slot]),
+                    instance=self._env.instance[slot],
                     episode_return=float(self._return[slot]),
                     episode_length=int(self._length[slot]),
                     success_any=bool(self._any[slot]),
                     success_last=bool(success is not None and success[slot]),
-                    finished=bool(inner_reset[slot] or terminated[slot]),
+                    finished=bool(terminated[slot] or (inner_reset[slot] and not infos["inner_truncated"][slot])),
                 )
             )
         self._return[slots], self._length[slots], self._any[slots] = 0.0, 0, False

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
+from operator import ne
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 Role = Literal["train", "evaluate"]
 BLOCK = 256  # seeds drawn at once for a slot: one hash per rollout would cost more than a short rollout's steps
+INNER = ("inner_reset", "inner_truncated")  # infos that are flags of all slots, whether an environment has them or not
 TOLERANCE = 1e-5  # by how much a float action may exceed its bound, relative: rounding after squashing or rescaling
 
 
@@ -37,6 +41,17 @@ def rollout_seeds(root: np.random.SeedSequence, role: Role, slot: int, block: in
     return state & ~1 | (role == "evaluate")
 
 
+def instance_name(instance: Any) -> str:
+    """A hidden instance as a text: an integer as it is, any other record as 16 hex digits of a hash of its JSON.
+
+    Raises TypeError or ValueError for what JSON cannot hold.
+    """
+    if isinstance(instance, int | np.integer):
+        return str(int(instance))
+    text = json.dumps(instance, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 class HarnessEnv(VectorWrapper):
     """A task's environment as an agent gets it, in training and in evaluation alike.
 
@@ -44,10 +59,10 @@ class HarnessEnv(VectorWrapper):
       wins. Nothing resets itself: call `reset(options={"reset_mask": done})`.
     - Every (slot, rollout) has a seed of its own, drawn from the root and the role; a `seed` argument is refused.
     - `env_steps` counts the steps of all slots. For each slot, int64 [B], `t` is the step, `rollouts` the number of
-      rollouts begun, and `seeds` and `instance` are the seed and the hidden instance (-1: not told) of the current
-      rollout; `needs_reset`, bool [B], marks the slots that are done.
-    - Rewards are float32 [B], flags bool [B], `infos["inner_reset"]` is always present, observations are fresh
-      contiguous arrays of the declared dtype.
+      rollouts begun, and `seeds` the seed of the current rollout; `instance`, text [B], names its hidden instance
+      (empty: not told), see `instance_name`; `needs_reset`, bool [B], marks the slots that are done.
+    - Rewards are float32 [B], flags bool [B], `infos["inner_reset"]` and `infos["inner_truncated"]` (that inner episode
+      was cut off by its time limit) are always present, observations are fresh contiguous arrays of the declared dtype.
     - In training, `state` is the state of all slots, and `restore` brings a fresh environment into it.
 
     Raises `EnvironmentFault` if the environment breaks the contract, and `ContractError` if the agent does.
@@ -68,9 +83,10 @@ class HarnessEnv(VectorWrapper):
         self._root = root
         self._upcoming = np.zeros((self.num_envs, BLOCK), np.int64)
         self.needs_reset = np.ones(self.num_envs, bool)
-        self.instance = np.full(self.num_envs, -1)
-        self._no_inner_reset = np.zeros(self.num_envs, bool)
-        self._no_inner_reset.flags.writeable = False  # shared by all steps
+        self.instance = np.full(self.num_envs, "", object)
+        self._told: list[Any] = [None] * self.num_envs  # the instances as the environment gave them
+        self._none = np.zeros(self.num_envs, bool)
+        self._none.flags.writeable = False  # shared by all steps
         self._bounds = _bounds(self.action_space)
         logged = role == "train" and self._bounds is not None
         self._log = RolloutLog(self.action_space, self.num_envs) if logged else None
@@ -93,12 +109,15 @@ class HarnessEnv(VectorWrapper):
         with self._naming():
             observation, infos = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
         if "instance" in infos:
-            self.instance[slots] = np.asarray(infos["instance"])[slots]
+            told = _as_list(infos["instance"])
+            for slot in slots.tolist():
+                self._told[slot] = told[slot]
+                self.instance[slot] = self._name(slot)
             self._check_instance(slots, options.get("instance"))
         observation = self._observation(self.observation_space, observation)
         if self._log is not None:
             self._log.begin(slots, options.get("instance"), observation)
-        return observation, infos | {"inner_reset": self._no_inner_reset}
+        return observation, infos | dict.fromkeys(INNER, self._none)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One step of every slot; the observation of a slot that is done is the last of its rollout."""
@@ -129,7 +148,7 @@ class HarnessEnv(VectorWrapper):
         self.rollouts[slots] += 1
         self.t[slots] = 0
         self.needs_reset[slots] = False
-        self.instance[slots] = -1
+        self.instance[slots] = ""
 
     # --- resuming in another process ---------------------------------------------------------------------------------
 
@@ -267,21 +286,26 @@ class HarnessEnv(VectorWrapper):
         infos = dict(infos)
         if "success" in infos:
             infos["success"] = self._flags(infos["success"], 'infos["success"]')
-        inner_reset = infos.get("inner_reset")
-        if inner_reset is None:
-            infos["inner_reset"] = self._no_inner_reset
-        else:
-            infos["inner_reset"] = self._flags(inner_reset, 'infos["inner_reset"]')
-        if "instance" in infos and (changed := infos["instance"] != self.instance).any():
-            slot = int(changed.argmax())
-            old, new = self.instance[slot], infos["instance"][slot]
+        for name in INNER:
+            flags = infos.get(name)
+            infos[name] = self._none if flags is None else self._flags(flags, f"infos[{name!r}]")
+        if "instance" in infos and (told := _as_list(infos["instance"])) != self._told:
+            slot, old, new = next((i, *both) for i, both in enumerate(zip(self._told, told, strict=True)) if ne(*both))
             self._fault(f"the hidden instance changed inside a rollout, from {old} to {new}", slot)
         return infos
 
+    def _name(self, slot: int) -> str:
+        try:
+            return instance_name(self._told[slot])
+        except (TypeError, ValueError) as error:
+            self._fault(f"its hidden instance is not plain data: {error}", slot)
+
     def _check_instance(self, slots: np.ndarray, wanted: np.ndarray | None) -> None:
-        if wanted is not None and (other := self.instance[slots] != wanted[slots]).any():
-            slot = int(slots[other.argmax()])
-            self._fault(f"asked for instance {wanted[slot]}, the environment took {self.instance[slot]}", slot)
+        if wanted is None:
+            return
+        for slot in slots.tolist():
+            if self.instance[slot] != str(wanted[slot]):
+                self._fault(f"asked for instance {wanted[slot]}, the environment took {self.instance[slot]}", slot)
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -308,6 +332,10 @@ def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | None:
     if isinstance(space, spaces.Box):  # a batch of Box, MultiDiscrete or MultiBinary
         return space.low, space.high
     return None
+
+
+def _as_list(values: Any) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
 def _short(value: Any) -> str:

@@ -155,13 +155,14 @@ class Recorder:
         self._metrics.clear()
 
     def evaluation(
-        self, episodes: Sequence[EpisodeRecord], summary: Summary, index: int, final: bool, seconds: float
+        self, episodes: Sequence[EpisodeRecord], summary: Summary, split: str, index: int, final: bool, seconds: float
     ) -> None:
-        """The rows of one evaluation."""
+        """The rows of one evaluation of one split."""
         self._evaluate_s += seconds
-        self._last_return = summary.return_mean
+        if split == self._plan.task.headline_split:
+            self._last_return = summary.return_mean
         keys = self._keys() | {
-            "split": self._plan.split,
+            "split": split,
             "evaluation": index,
             "final": final,
             "env_steps": self._env_steps,
@@ -172,11 +173,12 @@ class Recorder:
         self._tables["curves"].append(Curve(**keys, wall_s=self._wall_s(), **asdict(summary)))
         self._mirror_metrics()
         numbers = {name: value for name, value in asdict(summary).items() if value is not None}
-        self._mirror({f"evaluation/{name}": value for name, value in numbers.items()})
+        place, label = ("", "") if split == "same" else (f"{split}/", f" {split}")
+        self._mirror({f"evaluation/{place}{name}": value for name, value in numbers.items()})
         self._write_progress("running")
         line = (
             f"{self._plan.run_id}  {self._env_steps} of {self._plan.budget.env_steps} steps  "
-            f"return {summary.return_mean:.3f} over {summary.rollouts} rollouts{' (final)' if final else ''}"
+            f"return {summary.return_mean:.3f} over {summary.rollouts}{label} rollouts{' (final)' if final else ''}"
         )
         self.tell(line)
 

@@ -35,6 +35,7 @@ from results.seal import check, seal
 from results.store import read_table
 from results.tablefile import replace_file
 
+Arenas = Mapping[str, VectorEnv]  # split -> the environment that is evaluated on
 IDLE_YIELDS = 10_000  # safe points in a row without an environment step: the agent will never use up its budget
 TO_GO_ON = ("checkpoints", "scratch")  # only needed to resume
 
@@ -119,7 +120,7 @@ class _Training:
 
     def __init__(self, planned: Plan, record: Recorder) -> None:
         self._plan, self._record = planned, record
-        self._returns: list[float] = []  # of the evaluations so far
+        self._returns: list[float] = []  # of the evaluations of the training split so far
         self._reached = 0  # marks passed, which number the evaluations; one safe point may pass several
         self._stop = Stop()
         self._next_s = time.perf_counter() + checkpoint.CHECKPOINT_S
@@ -133,7 +134,7 @@ class _Training:
         root = child(self._plan.seed, task.id)
         with contextlib.ExitStack() as stack:
             raw = stack.enter_context(contextlib.closing(task.build(budget.num_envs)))
-            arena = stack.enter_context(contextlib.closing(task.build(SLOTS)))
+            arenas = {split: stack.enter_context(contextlib.closing(task.build(SLOTS, split))) for split in task.splits}
             agent = make_agent(self._plan.base, self._plan.spec(raw, scratch))
             if not _resumes(agent):
                 stack.callback(shutil.rmtree, scratch)
@@ -143,9 +144,9 @@ class _Training:
             envs = HarnessEnv(raw, task, root, "train")
             if point is not None:
                 self._resume(point, agent, envs)
-            message = self._learn(agent, envs, child(root, "agent"), arena)
+            message = self._learn(agent, envs, child(root, "agent"), arenas)
             save_checkpoint(agent, self._plan.folder / "checkpoint")
-            self._evaluate(agent, arena, final=True, index=self._reached)
+            self._evaluate(agent, arenas, final=True, index=self._reached)
         return message
 
     def _resume(self, point: Point, agent: Agent, envs: HarnessEnv) -> None:
@@ -168,7 +169,7 @@ class _Training:
                 f"the environment does not replay ({problem})"
             )
 
-    def _learn(self, agent: Agent, envs: HarnessEnv, seeds: np.random.SeedSequence, arena: VectorEnv) -> str:
+    def _learn(self, agent: Agent, envs: HarnessEnv, seeds: np.random.SeedSequence, arenas: Arenas) -> str:
         """Learn until the budget is used up, the task is solved, or the agent stops by itself."""
         points = agent.learn(envs, seeds)
         if not isinstance(points, Iterator):
@@ -180,7 +181,7 @@ class _Training:
                 stack.enter_context(self._stop.listening(self._record.tell))
             for progress in self._safe_points(points, envs):
                 self._record.progress(progress, envs.env_steps)
-                if (reason := self._reason_to_end(agent, envs, arena)) is not None:
+                if (reason := self._reason_to_end(agent, envs, arenas)) is not None:
                     return reason
                 if _resumes(agent) and (progress.checkpoint or self._stop.asked or time.perf_counter() > self._next_s):
                     self._save(agent, envs)
@@ -188,7 +189,7 @@ class _Training:
                     raise KeyboardInterrupt
         return f"learn() ended by itself after {envs.env_steps} steps"
 
-    def _reason_to_end(self, agent: Agent, envs: HarnessEnv, arena: VectorEnv) -> str | None:
+    def _reason_to_end(self, agent: Agent, envs: HarnessEnv, arenas: Arenas) -> str | None:
         """Evaluates if a mark has been passed. An empty reason means that the budget is used up."""
         budget = self._plan.budget
         marks = [budget.env_steps * k // budget.evaluations for k in range(1, budget.evaluations)]
@@ -198,7 +199,7 @@ class _Training:
         passed = sum(envs.env_steps >= mark for mark in marks)
         if passed > self._reached:
             self._reached = passed
-            self._evaluate(agent, arena, final=False, index=passed - 1)
+            self._evaluate(agent, arenas, final=False, index=passed - 1)
             if self._is_solved():
                 return f"solved: two evaluations in a row returned {budget.stop_return:g} or more"
         return None
@@ -237,15 +238,18 @@ class _Training:
         stop, last = self._plan.budget.stop_return, self._returns[-2:]
         return stop is not None and len(last) == 2 and min(last) >= stop
 
-    def _evaluate(self, agent: Agent, arena: VectorEnv, *, final: bool, index: int) -> None:
-        start = time.perf_counter()
+    def _evaluate(self, agent: Agent, arenas: Arenas, *, final: bool, index: int) -> None:
+        """Every split is evaluated and recorded; the training split alone decides when to stop."""
         task = self._plan.task
         rollouts = FINAL_ROLLOUTS if final else INTERMEDIATE_ROLLOUTS
-        seeds = evaluation_seeds(task.id, "final" if final else index)
-        episodes = evaluate(agent, task, seeds, rollouts, SLOTS, arena, run_seed=self._plan.seed)
-        summary = summarise(episodes)
-        self._record.evaluation(episodes, summary, index, final, time.perf_counter() - start)
-        self._returns.append(summary.return_mean)
+        for split, arena in arenas.items():
+            start = time.perf_counter()
+            seeds = evaluation_seeds(task.id, "final" if final else index, split)
+            episodes = evaluate(agent, task, seeds, rollouts, SLOTS, arena, run_seed=self._plan.seed)
+            summary = summarise(episodes, task.success)
+            self._record.evaluation(episodes, summary, split, index, final, time.perf_counter() - start)
+            if split == task.training_split:
+                self._returns.append(summary.return_mean)
 
 
 def save_checkpoint(agent: Agent, folder: Path) -> None:

@@ -12,7 +12,12 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 
-TOLD = ("success", "inner_reset", "instance")  # the infos that the harness reads; all others are dropped
+TOLD = (
+    "success",
+    "inner_reset",
+    "inner_truncated",
+    "instance",
+)  # the infos that the harness reads; all others are dropped
 
 MakeEnv = Callable[[], gymnasium.Env]
 

@@ -16,6 +16,11 @@ from results.schema import TIERS
 Policy = Callable[[VectorStep, Any], tuple[Any, Any]]
 
 
+#: Which successes count: one at any step of a rollout, one at its last step, or one in its last inner episode.
+Success = Literal["any_step", "last_step", "last_episode"]
+SPLITS = (("same",), ("train", "test"))  # what a task may declare: the one that is trained on, then the headline
+
+
 @dataclass(frozen=True)
 class Budget:
     """What a tier fixes for a task.
@@ -50,7 +55,7 @@ class Task:
 
     id: str
     description: str
-    make: Callable[[int], VectorEnv]  # number of slots -> environment
+    make: Callable[..., VectorEnv]  # (slots) -> environment; (slots, split) where there are a train and a test split
     horizon: int  # steps of a rollout
     random_return: float
     high: float
@@ -58,9 +63,10 @@ class Task:
     budgets: Mapping[str, Budget] = field(repr=False)  # tier -> budget
     time_limit: Literal["finite", "artificial"] = "finite"
     time_scale: int | None = None  # divides the time input; None: the horizon
+    success: Success = "any_step"  # where the environment reports any
     sample_actions: bool = True  # whether evaluation samples the policy or takes its mode
     instances: int | None = None  # countable hidden instances, balanced through options["instance"]
-    splits: tuple[str, ...] = ("same",)
+    splits: tuple[str, ...] = ("same",)  # of the hidden instances; ("train", "test"): their instances are disjoint
     packages: tuple[str, ...] = ("gymnasium",)  # distributions whose versions matter to the scores
     extra: str | None = None  # the extra that installs the environment: pip install 'amago-bench[<extra>]'
     oracle: Policy | None = None
@@ -71,14 +77,23 @@ class Task:
             raise ValueError(f"task {self.id}: horizon must be at least 1, got {self.horizon}")
         if unknown := set(self.budgets) - set(TIERS):
             raise ValueError(f"task {self.id}: unknown tiers {sorted(unknown)}; the tiers are {', '.join(TIERS)}")
+        if self.splits not in SPLITS:
+            raise ValueError(f"task {self.id}: splits {self.splits}; give {' or '.join(map(str, SPLITS))}")
 
-        if self.splits != ("same",):  # until `make` takes a split, train and test would be the same instances
-            raise ValueError(f"task {self.id}: splits {self.splits} are not supported yet; leave them ('same',)")
+    @property
+    def training_split(self) -> str:
+        """The split that is trained on, and alone decides when to stop or what to choose."""
+        return self.splits[0]
 
-    def build(self, num_envs: int) -> VectorEnv:
-        """`make`, but if the environment's package is missing it raises UserError that says what to install."""
+    @property
+    def headline_split(self) -> str:
+        """The split whose scores count."""
+        return self.splits[-1]
+
+    def build(self, num_envs: int, split: str | None = None) -> VectorEnv:
+        """An environment of a split (default: of the training split). Raises UserError if its package is missing."""
         try:
-            return self.make(num_envs)
+            return self.make(num_envs, *(() if self.splits == ("same",) else (split or self.training_split,)))
         except ImportError as error:
             if self.extra is None:
                 raise

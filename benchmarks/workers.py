@@ -127,10 +127,16 @@ class SlotsEnv(VectorEnv):
         return answers
 
     def _infos(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
-        """One array [B] for each info that any slot returned; 0 or False for slots that did not."""
-        named = [name for name in TOLD if any(name in info for info in infos.values())]
+        """One array [B] for each info that any slot returned; False, or instance None, for slots that did not."""
         rows = [infos.get(slot, {}) for slot in range(self.num_envs)]
-        return {name: batch([row.get(name, False) for row in rows], (), f"infos[{name!r}]") for name in named}
+        told: dict[str, Any] = {}
+        for name in TOLD:
+            if any(name in info for info in infos.values()):
+                if name == "instance":  # any record
+                    told[name] = np.fromiter((row.get(name) for row in rows), object, self.num_envs)
+                else:
+                    told[name] = batch([row.get(name, False) for row in rows], (), f"infos[{name!r}]")
+        return told
 
     def close_extras(self, **kwargs: Any) -> None:
         for group in self._groups:

@@ -1,6 +1,6 @@
 """What makes scores comparable, as a short readable record with an id.
 
-A record is {task, horizon, time_limit, split, evaluation: {...}, packages: {name: version}}. Its id is in every row;
+A record is {task, horizon, time_limit, evaluation: {...}, packages: {name: version}}. Its id is in every row;
 rows of different protocols never share a cell. `protocols.json` beside the reference results holds the records by id.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from results.errors import UserError
 from results.tablefile import replace_file
 
-FIELDS = ("task", "horizon", "time_limit", "split", "evaluation", "packages")
+FIELDS = ("task", "horizon", "time_limit", "evaluation", "packages")
 
 
 def protocol_id(record: Mapping[str, Any]) -> str:
@@ -23,7 +23,8 @@ def protocol_id(record: Mapping[str, Any]) -> str:
     if missing := [name for name in FIELDS if name not in record]:
         raise UserError(f"protocol of {record.get('task', 'an unknown task')}: {missing[0]} is missing")
     try:
-        text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        # Records used to name the split, which was always "same"; so their ids are still the ids of their protocols.
+        text = json.dumps({"split": "same", **record}, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise UserError(f"protocol of {record['task']}: it must be plain JSON ({error})") from None
     return hashlib.sha256(text.encode()).hexdigest()[:8]

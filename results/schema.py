@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from results.errors import UserError
 
 SCHEMA_VERSION = 1
+HEADLINE_SPLITS = ("same", "test")  # scores of the third split, `train`, are shown beside them and never count
 TIERS = ("smoke", "laptop", "paper")  # from seconds per run to the setting of the paper
 Status = Literal["running", "finished", "failed", "interrupted"]
 
@@ -54,7 +55,7 @@ class Episode:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """One evaluation: statistics over its whole rollouts (not inner episodes); success is `success_any`."""
+    """One evaluation of one split: statistics over whole rollouts, not inner episodes; success as the task declares."""
 
     schema: int = SCHEMA_VERSION
     run_id: str
@@ -133,8 +134,8 @@ class Published:
 Row = Episode | Curve | Run | Published
 TABLES: dict[str, type[Row]] = {"episodes": Episode, "curves": Curve, "runs": Run, "published": Published}
 KEYS: dict[str, tuple[str, ...]] = {
-    "episodes": ("run_id", "evaluation", "slot", "rollout", "episode"),
-    "curves": ("run_id", "evaluation"),
+    "episodes": ("run_id", "evaluation", "split", "slot", "rollout", "episode"),
+    "curves": ("run_id", "evaluation", "split"),
     "runs": ("run_id",),
     "published": ("figure", "task", "agent", "metric", "x_kind", "x"),
 }

@@ -49,7 +49,7 @@ def load(tier: str, root: Path) -> Data:
     """The rows of the figure's tasks and agents at one tier, and the published boxes."""
     runs = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents)
     runs, second = frames.one_cell(scores.with_normalised(runs[runs["task"].isin(SPEC.tasks(tier))]))
-    curves = frames.load("curves", root, tier)
+    curves = frames.headline(frames.load("curves", root, tier))
     published = frames.load("published").query("figure == 'popgym_summary'")
     return Data(tier, runs, curves[curves["run_id"].isin(runs["run_id"])], published, second)
 

@@ -75,7 +75,7 @@ def best_of(call: Callable[[], object], rounds: int = 15) -> float:
 
 
 def _agent(config: Config, tokens: int, task_id: str = TMAZE) -> Agent:
-    env = get_task(task_id).make(1)
+    env = get_task(task_id).build(1)
     rollout = Rollout(tokens - 1)
     return Agent(config, env.single_observation_space, env.single_action_space, rollout, np.random.SeedSequence(0))
 
@@ -127,7 +127,7 @@ def acting(slots: int, config: Config = SMALL, task_id: str = TMAZE, steps: int 
     agent = _agent(config, task.horizon + 1, task_id)
     folder = tempfile.TemporaryDirectory()
     replay = Replay(Path(folder.name), timestep_layout(agent.observations, agent.actions), 100_000, 2_000)
-    envs = HarnessEnv(task.make(slots), task, np.random.SeedSequence(0), "train")
+    envs = HarnessEnv(task.build(slots), task, np.random.SeedSequence(0), "train")
     collector = Collector(envs, agent, replay, np.random.SeedSequence(1))
 
     def call(keep: object = folder) -> None:
@@ -148,7 +148,7 @@ def popgym_rates(slots: int, steps: int = 120) -> dict[str, float]:
 def evaluating() -> Work:
     """100 evaluation rollouts of T-Maze by AMAGO, with all their bookkeeping."""
     task = get_task(TMAZE)
-    env = task.make(1)
+    env = task.build(1)
     spec = AgentSpec(
         task,
         "laptop",

@@ -182,7 +182,7 @@ def evaluate(run: str, rollouts: int, root: Path | None) -> None:
     from results.store import results_root
 
     loaded = api.load(_folder_of(run, root or results_root()))
-    result = summarise(loaded.evaluate(rollouts, slots=math.gcd(rollouts, SLOTS)))
+    result = summarise(loaded.evaluate(rollouts, slots=math.gcd(rollouts, SLOTS)), loaded.task.success)
     success = "" if result.success_mean is None else f", success {result.success_mean:.3f}"
     click.echo(
         f"{loaded.task.id}: mean return {result.return_mean:.4f}, median {result.return_median:.4f}, "

@@ -66,9 +66,16 @@ def test_every_task_is_whole():
         assert pickle.loads(pickle.dumps(task)).id == task_id
 
 
-def test_a_split_that_make_is_not_told_is_refused(toys):
-    with pytest.raises(ValueError, match=r"task test/toy/a: splits \('train', 'test'\) are not supported yet"):
-        toys.task(lambda slots: None, splits=("train", "test"))
+def test_only_a_task_with_splits_tells_make_which(toys):
+    asked = lambda *args: args  # noqa: E731
+    assert toys.task(asked).build(3) == toys.task(asked).build(3, "same") == (3,)
+    split = toys.task(asked, splits=("train", "test"))
+    assert (split.build(3), split.build(3, "test")) == ((3, "train"), (3, "test"))
+    assert (split.training_split, split.headline_split) == ("train", "test")
+    with pytest.raises(
+        ValueError, match=r"task test/toy/a: splits \('test',\); give \('same',\) or \('train', 'test'\)"
+    ):
+        toys.task(asked, splits=("test",))
 
 
 def test_a_missing_package_of_an_environment_says_what_to_install(toys):

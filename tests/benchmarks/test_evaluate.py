@@ -10,7 +10,7 @@ from benchmarks.agents.protocol import ContractError
 from benchmarks.agents.random import Random
 from benchmarks.catalog import get_task
 from benchmarks.evaluate import EpisodeRecord, evaluate, evaluation_seeds, summarise
-from benchmarks.harness_env import HarnessEnv, rollout_seeds
+from benchmarks.harness_env import HarnessEnv, instance_name, rollout_seeds
 
 SEEDS = evaluation_seeds("test/toy/a", "final")
 
@@ -42,6 +42,50 @@ def test_success_at_any_step_and_at_the_last(toys):
     episodes = play(task)
     assert columns(episodes, "success_any", "success_last") == [(True, False)] * 4
     assert summarise(episodes).success_mean == 1.0
+
+
+@pytest.mark.parametrize(
+    ("success_at", "means"), [(1, (1, 0, 0)), (4, (1, 0, 1)), (5, (1, 1, 1)), (9, (0, 0, 0))]
+)  # fmt: skip
+def test_which_success_counts_is_the_tasks_choice(toys, success_at, means):
+    """Rollouts of 5 steps with an inner reset after the second: steps 3 to 5 are the last inner episode."""
+    script = lambda t: (0.0, False, False, {"inner_reset": t == 2, "success": t == success_at})  # noqa: E731
+    episodes = play(toys.scripted(script, horizon=5))
+    rules = ("any_step", "last_step", "last_episode")
+    assert tuple(summarise(episodes, rule).success_mean for rule in rules) == means
+
+
+def test_an_inner_time_limit_finishes_no_episode(toys):
+    script = lambda t: (0.0, t == 6, False, {"inner_reset": t in (2, 4), "inner_truncated": t == 4})  # noqa: E731
+    episodes = play(toys.scripted(script, horizon=6), rollouts=2)
+    assert columns(episodes, "episode", "finished") == [(0, True), (1, False), (2, True)] * 2
+
+
+def test_an_instance_may_be_any_record(toys):
+    """Its name in the rows is a hash that depends on what it holds and on nothing else."""
+    ids = iter(range(100))
+
+    def make(num_envs):
+        class Rooms(toys.answering):
+            def reset(self, *, seed=None, options=None):
+                observation, infos = super().reset(seed=seed, options=options)
+                self.rooms = [{"goal": [next(ids) % 2, 3], "size": 5} for _ in range(num_envs)]
+                return observation, infos | {"instance": self.rooms}
+
+            def step(self, actions):
+                *answer, infos = super().step(actions)
+                return *answer, infos | {"instance": self.rooms}
+
+        no = np.zeros(num_envs, bool)
+        zeros = np.zeros((num_envs, 2), np.float32)
+        space = toys.scripted(None).make(1).single_observation_space
+        return Rooms(num_envs, space, lambda t: (zeros, np.zeros(num_envs), no, no, {}))
+
+    episodes = play(toys.task(make, horizon=2), rollouts=4)
+    names = [e.instance for e in episodes]
+    assert len(set(names)) == 2
+    assert instance_name({"size": 5, "goal": [0, 3]}) in names and len(names[0]) == 16
+    assert (instance_name(7), instance_name(np.int64(7))) == ("7", "7")
 
 
 def test_no_success_reported_is_none_and_not_false(toys):

@@ -215,6 +215,46 @@ def test_training_stops_after_two_solved_evaluations_in_a_row(toy, toys):
     assert "solved" in toy.rows("runs")[-1].message
 
 
+def with_splits(toys, returns, **changes):
+    """A task whose rollouts last as many steps as `returns` says for their split."""
+
+    def make(num_envs, split):
+        return toys.scripted(lambda t: (1.0, t == returns[split], False, {})).make(num_envs)
+
+    return toys.task(make, splits=("train", "test"), horizon=9, **changes)
+
+
+def test_both_splits_are_evaluated_and_training_sees_one(toy, toys):
+    lengths = []
+
+    class Measuring(Walker):
+        after = staticmethod(lambda envs: lengths.append(int(envs.t.max())))
+
+    folder = toy.run(Measuring, task=with_splits(toys, {"train": 3, "test": 5}))
+    assert max(lengths) == 3
+    curves = [(c.split, c.evaluation, c.final, c.return_mean, c.rollouts) for c in toy.rows("curves")]
+    assert curves == [
+        ("train", 0, False, 3.0, 20), ("test", 0, False, 5.0, 20),
+        ("train", 1, True, 3.0, 100), ("test", 1, True, 5.0, 100),
+    ]  # fmt: skip
+    assert {(e.split, e.episode_return) for e in toy.rows("episodes")} == {("train", 3.0), ("test", 5.0)}
+    assert json.loads((folder / "progress.json").read_text())["return"] == 5.0, "the headline is the test split"
+    assert "split" not in json.loads((folder / "protocol.json").read_text())
+
+
+@pytest.mark.parametrize(("returns", "stops"), [({"train": 4, "test": 2}, True), ({"train": 2, "test": 4}, False)])
+def test_the_training_split_alone_decides_when_to_stop(toy, toys, returns, stops):
+    budget = Budget(env_steps=100, num_envs=2, evaluations=10, seeds=(0,), stop_return=4.0)
+    toy.run(task=with_splits(toys, returns, budget=budget))
+    assert ("solved" in toy.rows("runs")[-1].message) is stops
+
+
+def test_the_rollouts_of_a_split_are_its_own():
+    seeds = {split: run_module.evaluation_seeds("a/b/c", 0, split) for split in ("same", "train", "test")}
+    assert len({tuple(each.generate_state(4)) for each in seeds.values()}) == 3
+    assert seeds["same"].spawn_key == run_module.evaluation_seeds("a/b/c", 0).spawn_key
+
+
 def test_one_solved_evaluation_is_not_enough(toy, toys, monkeypatch):
     returns = iter([4.0, 3.9, 4.0, 4.0, 1.0])
     fake = lambda *a, **k: [EpisodeRecord(0, 0, 0, "", next(returns), 1, None, None, True)]  # noqa: E731
@@ -237,7 +277,9 @@ def test_an_agent_that_has_learnt_all_it_can_is_evaluated(toy):
 def test_the_final_evaluation_has_the_same_seeds_however_long_the_run_was(toy, monkeypatch):
     asked = []
     seeds = run_module.evaluation_seeds
-    monkeypatch.setattr(run_module, "evaluation_seeds", lambda task_id, which: asked.append(which) or seeds("", which))
+    monkeypatch.setattr(
+        run_module, "evaluation_seeds", lambda task_id, which, split: asked.append(which) or seeds("", which)
+    )
     toy.run()
     assert asked == [0, "final"]
 

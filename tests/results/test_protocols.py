@@ -23,8 +23,9 @@ def test_id_is_of_the_content(record: Record) -> None:
 
 def test_id_is_pinned() -> None:
     """The ids stand in committed tables: sha256 of '{"evaluation":{},"horizon":1,...}', first 8 digits."""
-    fields = {"task": "t", "horizon": 1, "time_limit": "finite", "split": "same", "evaluation": {}, "packages": {}}
+    fields = {"task": "t", "horizon": 1, "time_limit": "finite", "evaluation": {}, "packages": {}}
     assert protocol_id(fields) == "ac8161b1"
+    assert protocol_id(fields | {"split": "same"}) == "ac8161b1", "records used to name the split"
 
 
 def test_record_is_checked(record: Record) -> None:
@@ -32,8 +33,8 @@ def test_record_is_checked(record: Record) -> None:
         protocol_id(record | {"horizon": float("nan")})
     with pytest.raises(UserError, match="must be plain JSON"):
         protocol_id(record | {"horizon": {1, 2}})
-    del record["split"]
-    with pytest.raises(UserError, match="passive-10: split is missing"):
+    del record["horizon"]
+    with pytest.raises(UserError, match="passive-10: horizon is missing"):
         protocol_id(record)
 
 

@@ -133,7 +133,10 @@ def test_unknown_table_names_the_tables() -> None:
 
 def test_keys_tell_rows_apart(rows: Maker) -> None:
     first = rows["episodes"]()
-    assert schema.key("episodes", first) == ("laptop:long_term_memory/tmaze/passive-10:amago:0", 3, 1, 2, 0)
+    assert schema.key("episodes", first) == (
+        "laptop:long_term_memory/tmaze/passive-10:amago:0", 3, "same", 1, 2, 0,
+    )  # fmt: skip
+    assert schema.key("episodes", rows["episodes"](split="train")) != schema.key("episodes", first)
     for name in ("evaluation", "slot", "rollout", "episode", "seed"):
         assert schema.key("episodes", rows["episodes"](**{name: 9})) != schema.key("episodes", first)
     assert schema.key("episodes", rows["episodes"](episode_return=5.0)) == schema.key("episodes", first)

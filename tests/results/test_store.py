@@ -150,7 +150,8 @@ def test_U90_duplicates_count_once_or_are_refused(tmp_path: Path, rows: Maker, w
     shutil.rmtree(folder.with_name("seed-0-copy"))
     write(folder / "episodes.csv", "episodes", rows["episodes"](evaluation=1, final=True, rollout=0))
     with pytest.raises(
-        UserError, match=r"episodes.csv: two rows of episodes have the same key .*evaluation=1, slot=1, roll"
+        UserError,
+        match=r"episodes.csv: two rows of episodes have the same key .*evaluation=1, split=same, slot=1, roll",
     ):
         load("episodes", tmp_path)
 
