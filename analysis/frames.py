@@ -15,6 +15,8 @@ from results import schema, store
 
 FIRST_TUNING_SEED = 1000  # from here on seeds were used to choose hyper-parameters, so they are never results
 METRICS = ("return", "success")
+TASK = ["task", "tier", "protocol"]
+FACTS = ["random_return", "high", "solved_at", "stop_return"]
 DECIDES = ("budget", "hyperparameters", "settings")  # the parts of a configuration that make a different agent
 
 
@@ -40,7 +42,8 @@ def scores(
     the task defines none. `state` is `finished`, `failed` (also: finished without a final evaluation) or `unfinished`
     (running or interrupted, so not yet a result). `config` is a digest of the run's budget, hyper-parameters and
     settings: rows that differ in it belong to different agents, whatever the name. Tuning seeds are left out, and so
-    are the repeats of an agent that learns nothing: without updates each seed plays the same final evaluation.
+    are the repeats of an agent that learns nothing: without updates each seed plays the same final evaluation. The
+    columns of `FACTS` are those of the table `tasks`, NaN where it does not know a run's task and protocol.
     """
     runs, curves = load("runs", root, tier), headline(load("curves", root, tier))
     keep = [
@@ -55,6 +58,8 @@ def scores(
     for metric in METRICS:
         frame[metric] = frame["run_id"].map(final.groupby("run_id")[f"{metric}_mean"].last())
         frame[f"best_{metric}"] = frame["run_id"].map(curves.groupby("run_id")[f"{metric}_mean"].max())
+    frame = frame.merge(load("tasks", root, tier)[[*TASK, *FACTS]], on=TASK, how="left")
+    frame[FACTS] = frame[FACTS].astype(float)
     values = [*METRICS, *(f"best_{metric}" for metric in METRICS)]
     frame[values] = frame[values].astype(float).where(frame["state"] == "finished")
     frame.loc[(frame["state"] == "finished") & frame["return"].isna(), "state"] = "failed"
@@ -64,6 +69,12 @@ def scores(
         order, *(frame[key] for key in ("tier", "protocol", "agent", "config", "seed")), range(len(frame)), strict=True
     )
     return frame.iloc[[row[-1] for row in sorted(rows)]].reset_index(drop=True)
+
+
+def solved_at(runs: pd.DataFrame) -> float | None:
+    """The final return from which a seed of these runs of one task counts as solved, or None."""
+    known = runs["solved_at"].dropna()
+    return None if known.empty else float(known.iloc[0])
 
 
 def one_cell(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

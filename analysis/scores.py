@@ -1,6 +1,6 @@
 """Returns on scales that tasks share, so that they can be averaged.
 
-- `normalised`: 0 for the random agent, 1 for the task's `high` (results/scales.py); can be outside 0 to 1.
+- `normalised`: 0 for the random agent, 1 for the task's `high` (the table `tasks`); can be outside 0 to 1.
 - `standardised`: the paper's figure; 0 and 1 are the lowest and the highest mean of the methods shown on a task.
 - `relative`: for claims; 0 for the random agent and below, 1 for the best run of any agent in the figure. It replaces
   `standardised`, whose low end is the worst method shown: a fixed low end does not stretch a task on which all agents
@@ -17,8 +17,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from results.scales import scales
-
 COLLAPSED = 0.4
 LEAST_BEST = 0.1  # normalised
 CLAIM_METRICS = ("normalised", "relative", "collapsed")
@@ -26,7 +24,7 @@ CLAIM_METRICS = ("normalised", "relative", "collapsed")
 
 def with_normalised(runs: pd.DataFrame) -> pd.DataFrame:
     """`frames.scores` with the column `normalised`; NaN for a failed run and for a task without a scale."""
-    random, high = _ends(runs["task"])
+    random, high = runs["random_return"], runs["high"]
     return runs.assign(normalised=(runs["return"] - random) / (high - random))
 
 
@@ -46,9 +44,3 @@ def standardised(means: pd.DataFrame) -> pd.DataFrame:
     """
     low, high = means.min(axis=1), means.max(axis=1)
     return means.sub(low, axis=0).div((high - low).replace(0, np.nan), axis=0)
-
-
-def _ends(tasks: pd.Series) -> tuple[pd.Series, pd.Series]:
-    known = scales()
-    random, high = ({task: scale[end] for task, scale in known.items()} for end in (0, 1))
-    return tasks.map(random).astype(float), tasks.map(high).astype(float)

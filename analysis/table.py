@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Hashable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,9 @@ from analysis import frames, stats, text
 from results.errors import UserError
 
 FORMATS = ("text", "csv", "markdown")
-# The final return from which a seed counts as solved, by pattern of task. Other tasks have no share of solved seeds.
-SOLVED_AT = {
-    "long_term_memory/tmaze/*": 0.95,
-    "long_term_memory/popgym/RepeatPrevious*": 0.9,  # 19 of 20 answers right
-}
-STOPS_EARLY = "long_term_memory/tmaze/*"  # the tasks whose laptop budget has a return to stop at
 EARLY_STOP = (
-    "Training on T-Maze at the tier laptop ends early, for all agents alike, after two evaluations in a row (20 "
-    "rollouts each) with a mean return >= 0.99; a fresh final evaluation of 100 rollouts follows."
+    "Training on {tasks} at the tier {tier} ends early, for all agents alike, after two evaluations in a row (20 "
+    "rollouts each) with a mean return >= {value:g}; a fresh final evaluation of 100 rollouts follows."
 )
 GROUP = ["task", "tier", "protocol", "agent", "config"]
 
@@ -38,28 +32,24 @@ def summary(
 
     Columns: n seeds that ended, `failed` of them, `unfinished` ones beside them; `mean` of the final evaluations of
     the finished seeds with `low`, `high` and the kind of `interval` (`share`: none, as t is wrong for seeds that
-    `SOLVED_AT` calls solved or not); `median`; `solved`, the share of all n seeds with a final return
-    of `SOLVED_AT`, with its exact 95 % interval (a failed seed is not solved);
+    the task calls solved or not); `median`; `solved`, the share of all n seeds with a final return of `solved_at` or
+    more, with its exact 95 % interval (a failed seed is not solved);
     `best`, the mean of the seeds' maxima over training, which is the paper's number and never the headline; medians
-    of env_steps and wall_s. Raises UserError for an unknown metric.
+    of env_steps and wall_s; the task's `solved_at` and `stop_return`. Raises UserError for an unknown metric.
     """
     if metric not in frames.METRICS:
         raise UserError(f"unknown metric '{metric}' (known: {', '.join(frames.METRICS)})")
     scores = frames.scores(root, tier, task, agents)
     rows = [
-        dict(zip(GROUP, keys, strict=True)) | _cells(cell, solved_at(str(keys[0])), metric)
-        for keys, cell in scores.groupby(GROUP, sort=False)
+        dict(zip(GROUP, keys, strict=True)) | _cells(cell, metric) for keys, cell in scores.groupby(GROUP, sort=False)
     ]
-    frame = pd.DataFrame(rows, columns=[*GROUP, *_cells(scores.iloc[:0], None, metric)])
-    return frame.astype(dict.fromkeys(["mean", "low", "high", "solved", "solved_low", "solved_high"], float))
+    frame = pd.DataFrame(rows, columns=[*GROUP, *_cells(scores.iloc[:0], metric)])
+    numbers = ["mean", "low", "high", "solved", "solved_low", "solved_high", "solved_at", "stop_return"]
+    return frame.astype(dict.fromkeys(numbers, float))
 
 
-def solved_at(task: str) -> float | None:
-    """The final return from which a seed of the task counts as solved, or None."""
-    return next((value for pattern, value in SOLVED_AT.items() if fnmatchcase(task, pattern)), None)
-
-
-def _cells(runs: pd.DataFrame, threshold: float | None, metric: str) -> dict[str, float | str | None]:
+def _cells(runs: pd.DataFrame, metric: str) -> dict[str, float | str | None]:
+    threshold = frames.solved_at(runs)
     ended = runs[runs["state"] != "unfinished"]
     finished = ended[ended["state"] == "finished"]
     mean = stats.mean_interval(ended[metric], failed="exclude")
@@ -82,6 +72,8 @@ def _cells(runs: pd.DataFrame, threshold: float | None, metric: str) -> dict[str
         "best": finished[f"best_{metric}"].mean(),
         "env_steps": finished["env_steps"].median(),
         "wall_s": finished["wall_s"].median(),
+        "solved_at": threshold,
+        "stop_return": runs["stop_return"].max(),
     }
 
 
@@ -116,8 +108,11 @@ def _row(row: Mapping[Hashable, Any]) -> list[str]:
 
 
 def _footnote(frame: pd.DataFrame) -> list[str]:
-    early = any(fnmatchcase(task, STOPS_EARLY) for task in frame.loc[frame["tier"] == "laptop", "task"])
-    thresholds = sorted({pattern for task in frame["task"] for pattern in SOLVED_AT if fnmatchcase(task, pattern)})
+    early = [
+        EARLY_STOP.format(tasks=tasks, tier=tier, value=value)
+        for tier, rows in frame.groupby("tier", sort=False)
+        for tasks, value in _stated(rows, "stop_return")
+    ]
     return [
         "n: seeds that ended, failed ones included. Final: mean over the finished seeds of their last evaluation.",
         "n is 1 for an agent that learns nothing (no updates): its seeds repeat one evaluation.",
@@ -125,8 +120,24 @@ def _footnote(frame: pd.DataFrame) -> list[str]:
         "interval: t = Student's t over seeds; degenerate = all seeds equal and single = one seed: no interval;",
         "  share = the mean has none (t fails for seeds that are solved or not), read the one of the solved share.",
         "All intervals are over seeds, given the evaluation rollouts, which are the same for all agents and seeds.",
-        *(textwrap.wrap(EARLY_STOP, 118) if early else []),
-        *(f"solved: share of the n seeds with a final return >= {SOLVED_AT[p]:g} ({p}), binomial." for p in thresholds),
+        *(line for sentence in early for line in textwrap.wrap(sentence, 118)),
+        *(
+            f"solved: share of the n seeds with a final return >= {value:g} ({tasks}), binomial."
+            for tasks, value in _stated(frame, "solved_at")
+        ),
         "max in training: mean over seeds of the best evaluation, the paper's number; do not read it as the final one.",
         "env steps, wall: median of the finished seeds.",
     ]
+
+
+def _stated(frame: pd.DataFrame, column: str) -> list[tuple[str, float]]:
+    """The tasks that state each value of a column, a suite's together as one pattern."""
+    known = frame.dropna(subset=column)
+    found: dict[tuple[str, float], list[str]] = {}
+    for task, value in zip(known["task"], known[column], strict=True):
+        found.setdefault((task.rsplit("/", 1)[0], float(value)), []).append(task)
+    return [(_pattern(tasks), value) for (_, value), tasks in found.items()]
+
+
+def _pattern(tasks: Sequence[str]) -> str:
+    return tasks[0] if len(set(tasks)) == 1 else f"{commonprefix(list(tasks))}*"  # noqa: RUF071 - character by character

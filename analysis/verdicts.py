@@ -14,7 +14,6 @@ from analysis import frames, stats
 from analysis.claims import SHARE_KINDS, Claim, Rule
 from analysis.figures import FIGURES
 from analysis.scores import with_claim_metrics
-from analysis.table import solved_at
 from results.errors import UserError
 
 Outcome = Literal["supported", "contradicted", "inconclusive", "not run", "needs paper tier"]
@@ -25,7 +24,7 @@ class Part:
     """The evidence of one agent on one task.
 
     `share` is of the seeds that comply with the rule; where the rule is not about single seeds, of those that solve
-    the task (`table.SOLVED_AT`), or None.
+    the task (the table `tasks`), or None.
     """
 
     task: str
@@ -120,7 +119,9 @@ def _part(claim: Claim, task: str, agent: str, runs: _Runs) -> Part:
     rule, cell = claim.rule, runs.cell(claim, task, agent)
     values = _values(claim, task, agent, runs)
     share = None
-    threshold = rule.threshold if rule.kind in SHARE_KINDS else solved_at(task) if rule.metric == "return" else None
+    threshold: float | None = rule.threshold
+    if rule.kind not in SHARE_KINDS:
+        threshold = frames.solved_at(cell) if rule.metric == "return" else None
     if threshold is not None:
         complies = values <= threshold if rule.kind == "below" else values >= threshold
         # NaN meets neither condition, so a failed seed counts against the claim. Each bound has the rule's confidence.

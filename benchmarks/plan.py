@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +17,7 @@ from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS
 from benchmarks.task import Budget, Task
 from results.errors import UserError
 from results.protocols import protocol_id
-from results.schema import run_id
+from results.schema import TaskFacts, run_id
 from results.store import results_root, run_folder
 
 
@@ -78,6 +79,21 @@ class Plan:
         """What an earlier run under the same id must match: config.json, and the columns `protocol` and `config`."""
         names = {"task": self.task.id, "agent": self.agent, "tier": self.tier, "seed": self.seed}
         return {"run_id": self.run_id, **names, "protocol": protocol_id(self.protocol), **self.config}
+
+    @property
+    def facts(self) -> TaskFacts:
+        """The row of the table `tasks`."""
+        task = self.task
+        return TaskFacts(
+            task=task.id,
+            tier=self.tier,
+            protocol=protocol_id(self.protocol),
+            random_return=None if math.isnan(task.random_return) else task.random_return,
+            high=None if math.isnan(task.high) else task.high,
+            high_source=task.high_source,
+            solved_at=task.solved_at,
+            stop_return=self.budget.stop_return,
+        )
 
     def spec(self, envs: VectorEnv, folder: Path) -> AgentSpec:
         return AgentSpec(

@@ -33,7 +33,7 @@ from results.protocols import read_json
 from results.renames import current_identity
 from results.seal import check, seal
 from results.store import read_table
-from results.tablefile import replace_file
+from results.tablefile import replace_file, write_table
 
 Arenas = Mapping[str, VectorEnv]  # split -> the environment that is evaluated on
 IDLE_YIELDS = 10_000  # safe points in a row without an environment step: the agent will never use up its budget
@@ -82,6 +82,7 @@ def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None)
         _clear(folder)
         _write_json(folder / "protocol.json", planned.protocol)
         _write_json(folder / "config.json", planned.identity)
+    write_table(folder / "tasks.csv", "tasks", [planned.facts])
     with recorder(state=point and point.harness["recorder"]) as record:
         training = _Training(planned, record)
         try:
@@ -101,7 +102,7 @@ def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None)
 
 def _tidy(folder: Path) -> None:
     """Seals the files of a finished run and deletes what only resuming needs."""
-    seal(folder, ["runs.csv", "curves.csv", "episodes.csv", "config.json", "protocol.json"])
+    seal(folder, ["runs.csv", "curves.csv", "episodes.csv", "tasks.csv", "config.json", "protocol.json"])
     for name in TO_GO_ON:
         shutil.rmtree(folder / name, ignore_errors=True)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from results.schema import Published, Row, run_id
+from results.schema import Row, RunRow, run_id
 
 #: Old name -> new name. Only the name tells which it is, so a retired name must never return with another meaning.
 RENAMED: Mapping[str, str] = {
@@ -52,7 +52,7 @@ def current_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 def current_row(row: Row) -> Row:
     """A row of a table, with agent, run id and configuration as they would be written today."""
-    if isinstance(row, Published) or not _is_amago(row.agent):
+    if not isinstance(row, RunRow) or not _is_amago(row.agent):
         return row
     changes: dict[str, Any] = {}
     if (agent := current_agent(row.agent)) != row.agent:

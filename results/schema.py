@@ -131,12 +131,40 @@ class Published:
     source: str
 
 
-Row = Episode | Curve | Run | Published
-TABLES: dict[str, type[Row]] = {"episodes": Episode, "curves": Curve, "runs": Run, "published": Published}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskFacts:
+    """What a reader of scores must know of a task; written with each run, so that no task is known only to its code.
+
+    `random_return` and `high` are the returns that normalise to 0 and 1 (None: unknown). A seed is solved from a final
+    return of `solved_at` on (None: the task has no such share); training ends early at `stop_return` (None: it does
+    not).
+    """
+
+    schema: int = SCHEMA_VERSION
+    task: str
+    tier: str
+    protocol: str
+    random_return: float | None
+    high: float | None
+    high_source: str
+    solved_at: float | None
+    stop_return: float | None
+
+
+RunRow = Episode | Curve | Run
+Row = RunRow | Published | TaskFacts
+TABLES: dict[str, type[Row]] = {
+    "episodes": Episode,
+    "curves": Curve,
+    "runs": Run,
+    "tasks": TaskFacts,
+    "published": Published,
+}
 KEYS: dict[str, tuple[str, ...]] = {
     "episodes": ("run_id", "evaluation", "split", "slot", "rollout", "episode"),
     "curves": ("run_id", "evaluation", "split"),
     "runs": ("run_id",),
+    "tasks": ("task", "tier", "protocol"),
     "published": ("figure", "task", "agent", "metric", "x_kind", "x"),
 }
 
@@ -213,7 +241,7 @@ def check_version(version: str, where: str) -> None:
 
 def _check_run_id(row: Row, where: str) -> None:
     # A run folder copied to another seed, or columns shifted by another tool, would count a result twice.
-    if isinstance(row, Published):
+    if not isinstance(row, RunRow):
         return
     expected = run_id(row.tier, row.task, row.agent, row.seed)
     if row.run_id != expected:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,8 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     """All rows of a table: the reference results and the local run folders under `root` (default `results_root()`).
 
     `runs` has one row per run, its last. A run in both sources is taken from its run folder, with a warning if the two
-    differ. Two rows with the same key are a `UserError`. `published` is read from the repository, whatever `root` is.
+    differ. Two rows with the same key are a `UserError`, but for `tasks`, which every run writes: there the last one
+    counts. `published` is read from the repository, whatever `root` is.
     """
     if table == "published":
         return read_published()
@@ -76,6 +77,8 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     if unknown := set(sources) - set(SOURCES):
         raise UserError(f"there is no source {min(unknown)!r}; the sources are {', '.join(SOURCES)}")
     root = root or results_root()
+    if table == "tasks":
+        return _tasks(root, sources, tier)
     local = _from_runs(table, root, tier) if "runs" in sources else []
     if "reference" not in sources:
         return local
@@ -90,6 +93,22 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
             stacklevel=2,
         )
     return [row for row in reference if row.run_id not in own] + local
+
+
+def _tasks(root: Path, sources: Sequence[str], tier: str | None) -> list[Any]:
+    folders = sorted((root / "reference").glob(tier or "*")) if "reference" in sources else []
+    folders += run_folders(root, tier) if "runs" in sources else []
+    return _last_of_each(row for folder in folders for row in _tasks_of(folder))
+
+
+def _tasks_of(folder: Path) -> list[Any]:
+    path = folder / "tasks.csv"  # older runs have none
+    return read_table(seal.check(path), "tasks") if path.exists() else []
+
+
+def _last_of_each(rows: Iterable[Any]) -> list[Any]:
+    """The last row of each task, tier and protocol, in that order."""
+    return _ordered("tasks", list({schema.key("tasks", row): row for row in rows}.values()))
 
 
 def read_published() -> list[Any]:
@@ -151,13 +170,14 @@ MERGED = ("episodes", "curves", "runs")  # in the order of writing: a run that `
 def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: bool = False) -> list[str]:
     """Merges the finished runs of a tier into the reference tables and returns the ids that are new or changed.
 
-    A run's last row, its curves and the episodes of its final evaluation are kept; its protocol is added to
-    `root`/protocols.json. Rows of runs without a folder here stay. The same runs produce the same files. A run that is
-    already there with other rows is a `UserError` unless `replace`; nothing is written then.
+    A run's last row, its curves, the episodes of its final evaluation and what it says of its task are kept; its
+    protocol is added to `root`/protocols.json. Rows of runs without a folder here stay. The same runs produce the same
+    files. A run that is already there with other rows is a `UserError` unless `replace`; nothing is written then.
     """
     destination = destination or root / "reference" / tier
     merged = _by_run({table: _from_reference(table, destination) for table in MERGED})
     records: dict[str, dict[str, Any]] = {}
+    tasks = _tasks_of(destination)
     for folder in run_folders(root, tier):
         fresh = _finished(root, folder)
         if fresh is None:
@@ -171,6 +191,7 @@ def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: 
             raise UserError(f"{destination}: {name} is there already {difference}; pass --replace to change it")
         records[name] = _protocol(folder, fresh)
         merged[name] = fresh
+        tasks += _tasks_of(folder)
     if records:
         for record in records.values():
             protocols.register(record, root)
@@ -179,7 +200,8 @@ def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: 
         for table, file in zip(MERGED, files, strict=True):
             rows = [row for tables in merged.values() for row in tables[table]]
             write_table(file, table, _ordered(table, rows))
-        seal.seal(destination, [file.name for file in files])
+        write_table(destination / "tasks.csv", "tasks", _last_of_each(tasks))
+        seal.seal(destination, [*(file.name for file in files), "tasks.csv"])
     return sorted(records)
 
 

@@ -11,7 +11,6 @@ from matplotlib.lines import Line2D
 
 from analysis.figures.popgym_data import SPEC, Data, common_caption, short, write_caption
 from analysis.style import BLACK, agent_style
-from results.scales import scales
 
 STEM = "popgym-curves"
 
@@ -24,6 +23,7 @@ def plot(data: Data) -> Figure:
     figure = Figure(figsize=(0.4 + 3.1 * columns, 0.8 + 2.2 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, task in zip(panels, tasks, strict=False):
+        _scale(axes, data.runs[data.runs["task"] == task])
         _panel(axes, task, data.curves[data.curves["task"] == task], set(data.finished["run_id"]))
     for axes in panels[len(tasks) :]:
         axes.set_axis_off()
@@ -39,10 +39,15 @@ def plot(data: Data) -> Figure:
     return figure
 
 
+def _scale(axes: Axes, runs: pd.DataFrame) -> None:
+    """The two ends of the task's normalised score, as far as its runs state them."""
+    for column, style in (("high", (0, (4, 2))), ("random_return", ":")):
+        for value in runs[column].dropna().unique()[:1]:
+            axes.axhline(value, color=BLACK, linestyle=style, linewidth=1, zorder=1)
+
+
 def _panel(axes: Axes, task: str, curves: pd.DataFrame, finished: set[str]) -> None:
     axes.set_title(short(task), fontsize=9.5)
-    axes.axhline(scales()[task].high, color=BLACK, linestyle=(0, (4, 2)), linewidth=1, zorder=1)
-    axes.axhline(scales()[task].random, color=BLACK, linestyle=":", linewidth=1, zorder=1)
     axes.tick_params(labelsize=8)
     axes.xaxis.set_major_formatter(lambda x, _: _steps(x))
     axes.locator_params(axis="x", nbins=4)

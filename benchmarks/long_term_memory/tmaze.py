@@ -245,6 +245,7 @@ def _task(corridor: int, active: bool) -> Task:
         high=1.0,
         high_source="oracle",
         budgets=_budgets(corridor, horizon),
+        solved_at=0.95,
         sample_actions=False,
         instances=2,
         oracle=partial(follow_cue, first_action=LEFT if active else RIGHT),

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from benchmarks.catalog import tasks
+from benchmarks.plan import Plan
 from results import schema
-from results.store import TableWriter, run_folder
+from results.store import TableWriter, run_folder, write_table
 
 TMAZE = "long_term_memory/tmaze/passive-"
 
@@ -43,6 +46,10 @@ def write_run(
         updates=updates, config=config, env_steps=1000 + seed, wall_s=60.0 + seed, started="2025-01-01T00:00:00Z",
     )  # fmt: skip
     folder = run_folder(root, tier, task, agent, seed)
+    if known := tasks().get(task):
+        planned = tier if tier in known.budgets else "smoke"
+        facts = Plan(known, agent, {}, planned, seed, 1, root).facts
+        write_table(folder / "tasks.csv", "tasks", [replace(facts, tier=tier, protocol=protocol)])
     with TableWriter(folder / "runs.csv", "runs") as writer:
         writer.append(run)
     with TableWriter(folder / "curves.csv", "curves") as writer:

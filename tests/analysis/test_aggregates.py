@@ -5,7 +5,7 @@ import math
 import pytest
 
 from analysis.aggregates import aggregates, render
-from results.scales import scales
+from benchmarks.catalog import get_task
 
 SUITE = "long_term_memory/popgym/"
 EASY = [f"{SUITE}{name}Easy" for name in ("Autoencode", "Concentration", "CountRecall", "RepeatPrevious")]
@@ -14,7 +14,7 @@ EASY = [f"{SUITE}{name}Easy" for name in ("Autoencode", "Concentration", "CountR
 @pytest.fixture
 def write(write_run):
     def write(task, agent, scores, **kwargs):
-        random, high, _ = scales()[task]
+        random, high = get_task(task).random_return, get_task(task).high
         for seed, score in enumerate(scores):
             write_run(task, agent, seed, random + score * (high - random), **kwargs)
 

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.claims import load_claims
 from analysis.verdicts import load_verdicts, to_text
-from results.scales import scales
+from benchmarks.catalog import get_task
 
 CLAIMS = load_claims(Path(__file__).parents[2] / "reproduce" / "claims.yaml")
 RULES = {claim.id: claim.rule for claim in CLAIMS}
@@ -22,7 +22,7 @@ def judged(tmp_path, write_run):
 
     def judge(claim, scores, **kwargs):
         for (task, agent), values in scores.items():
-            random, high, _ = scales()[task]
+            random, high = get_task(task).random_return, get_task(task).high
             for seed, value in enumerate(values):
                 write_run(task, agent, seed, random + value * (high - random), **kwargs)
         return {each.claim.id: each for each in load_verdicts(CLAIMS, tmp_path)}[claim]

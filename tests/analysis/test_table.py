@@ -3,14 +3,12 @@
 import io
 import json
 import math
-from fnmatch import fnmatchcase
 
 import pandas as pd
 import pytest
 
 from analysis import frames
-from analysis.table import STOPS_EARLY, render, summary
-from benchmarks.catalog import tasks
+from analysis.table import render, summary
 from results.errors import UserError
 
 TMAZE = "long_term_memory/tmaze/*"
@@ -39,14 +37,17 @@ def test_a_task_that_is_not_solved_or_not_has_students_t(write_run, tmp_path):
     assert "final return [95%]" in render(summary(tmp_path)) and "ends early" not in render(summary(tmp_path))
 
 
-def test_the_early_stop_is_said_of_the_tasks_that_have_one(write_run, tmp_path):
-    laptop = [task for task in tasks().values() if "laptop" in task.budgets]
-    stops = {task.id for task in laptop if task.budget("laptop").stop_return is not None}
-    assert stops and stops == {task.id for task in laptop if fnmatchcase(task.id, STOPS_EARLY)}
+def test_the_early_stop_and_what_is_solved_are_said_of_the_tasks_that_state_them(write_run, tmp_path):
+    write_run("long_term_memory/popgym/CountRecallEasy", "amago", 0, 1.0)
+    assert "ends early" not in (text := render(summary(tmp_path))) and "solved: share" not in text
     write_run("long_term_memory/popgym/RepeatPreviousEasy", "amago", 0, 1.0)
-    assert "ends early" not in render(summary(tmp_path))
-    write_run("long_term_memory/tmaze/passive-10", "amago", 0, 1.0)
-    assert "ends early" in render(summary(tmp_path))
+    for corridor in (10, 30):
+        write_run(f"long_term_memory/tmaze/passive-{corridor}", "amago", 0, 1.0)
+    text = " ".join(render(summary(tmp_path)).split())
+    assert "Training on long_term_memory/tmaze/passive-* at the tier laptop ends early" in text
+    assert "mean return >= 0.99;" in text
+    assert "final return >= 0.95 (long_term_memory/tmaze/passive-*), binomial." in text
+    assert "final return >= 0.9 (long_term_memory/popgym/RepeatPreviousEasy), binomial." in text
 
 
 def test_another_configuration_is_another_row_and_threads_are_none(write_run, tmp_path):
@@ -141,7 +142,7 @@ def test_text_and_markdown(write_tmaze):
     text, markdown = render(frame), render(frame, "markdown")
     assert "1.000         degenerate  1.000   1.000 [0.48, 1.00]" in text
     assert "max in training" in text and "final return " in text and "(20 rollouts each)" in " ".join(text.split())
-    assert ">= 0.95 (long_term_memory/tmaze/*)" in text
+    assert ">= 0.95 (long_term_memory/tmaze/passive-10)" in text
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len(lines) == 3 and len({line.count("|") for line in lines}) == 1
     assert render(frame.iloc[:0]) == "no runs match\n"

@@ -127,7 +127,7 @@ def test_a_row_goes_into_its_own_table_only(rows: Maker) -> None:
 
 
 def test_unknown_table_names_the_tables() -> None:
-    with pytest.raises(UserError, match="'epsiodes'; the tables are episodes, curves, runs, published"):
+    with pytest.raises(UserError, match="'epsiodes'; the tables are episodes, curves, runs, tasks, published"):
         schema.columns("epsiodes")
 
 

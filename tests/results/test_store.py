@@ -1,5 +1,6 @@
 """Run folders and reference tables: where they lie, how they come together, how they are merged."""
 
+import dataclasses
 import gzip
 import shutil
 import warnings
@@ -9,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from results import protocols, store
+from results import protocols, schema, store
 from results.errors import UserError
-from results.store import load, merge_runs, run_folder
+from results.store import load, merge_runs, run_folder, write_table
 
 Maker = dict[str, Callable[..., Any]]
 AddRun = Callable[..., Path]
@@ -185,11 +186,29 @@ def test_merge_keeps_the_last_row_the_curves_and_the_final_episodes(tmp_path: Pa
     assert tree(folder) == before
     reference = tmp_path / "reference" / "laptop"
     names = sorted(path.name for path in reference.iterdir())
-    assert names == ["SHA256SUMS", "curves.csv", "episodes.csv.gz", "runs.csv"]
+    assert names == ["SHA256SUMS", "curves.csv", "episodes.csv.gz", "runs.csv", "tasks.csv"]
     assert [row.status for row in load("runs", tmp_path, ("reference",))] == ["finished"]
     assert [row.return_mean for row in load("curves", tmp_path, ("reference",))] == [0.25, 0.75]
     episodes = load("episodes", tmp_path, ("reference",))
     assert [(row.rollout, row.episode_return) for row in episodes] == [(0, 0.75), (1, 0.75)]
+
+
+def test_every_run_states_its_task_and_the_last_word_counts(tmp_path: Path, add_run: AddRun) -> None:
+    facts = schema.TaskFacts(
+        task="long_term_memory/tmaze/passive-10", tier="laptop", protocol="abcd1234", random_return=-0.75, high=1.0,
+        high_source="oracle", solved_at=0.95, stop_return=None,
+    )  # fmt: skip
+    other = dataclasses.replace(facts, protocol="other567", random_return=None, high=None, solved_at=None)
+    for seed, row in enumerate((facts, other, dataclasses.replace(facts, high=0.9))):
+        write_table(add_run(seed=seed) / "tasks.csv", "tasks", [row])
+    add_run(seed=3)  # made before runs stated their task
+    found = {row.protocol: row for row in load("tasks", tmp_path)}
+    assert (found["abcd1234"].high, found["other567"]) == (0.9, other)
+    merge_runs(tmp_path, "laptop")
+    assert load("tasks", tmp_path, ("reference",)) == load("tasks", tmp_path, ("runs",)) == list(found.values())
+    shutil.rmtree(tmp_path / "runs")
+    write_table(add_run(seed=0) / "tasks.csv", "tasks", [facts])
+    assert load("tasks", tmp_path)[0].high == 1.0, "a run folder counts more than the reference"
 
 
 def test_merge_takes_finished_runs_only(tmp_path: Path, add_run: AddRun) -> None:

@@ -1,13 +1,7 @@
-"""The committed scales are those that the tasks state, and the figures know the paper's tasks."""
+"""The figures, which know no environment, know the paper's tasks."""
 
 from analysis.figures import FIGURES
 from benchmarks.long_term_memory.popgym.tasks import LAPTOP_ENV_STEPS, PAPER_TASKS
-from reproduce.scales import stated
-from results.scales import scales
-
-
-def test_scales_are_the_tasks_own():
-    assert scales() == stated(), "regenerate them: python -m reproduce.scales"
 
 
 def test_the_popgym_figure_has_the_papers_tasks():
