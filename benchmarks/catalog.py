@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points, packages_distributions
+from pathlib import Path
 from types import MappingProxyType
 
 import gymnasium
@@ -22,7 +23,10 @@ from benchmarks.task import Budget, Task
 from benchmarks.workers import vectorise
 from results.errors import UserError
 
-MODULES = ("benchmarks.long_term_memory.tmaze", "benchmarks.long_term_memory.popgym.tasks")  # each has TASKS
+#: benchmarks/<domain>/<family>/tasks.py; each has TASKS.
+MODULES = sorted(
+    f"benchmarks.{path.parts[-3]}.{path.parts[-2]}.tasks" for path in Path(__file__).parent.glob("*/*/tasks.py")
+)
 ENTRY_POINTS = "amago_bench.tasks"  # each names an iterable of Tasks
 FOREIGN = "foreign/gymnasium/"
 FOREIGN_HORIZON = 1000  # where the registration has no limit

@@ -61,6 +61,7 @@ class Task:
     high: float
     high_source: str
     budgets: Mapping[str, Budget] = field(repr=False)  # tier -> budget
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)  # tier -> AMAGO's, see agents/
     solved_at: float | None = None  # the final return from which a seed counts as solved; None: there is no such share
     time_limit: Literal["finite", "artificial"] = "finite"
     time_scale: int | None = None  # divides the time input; None: the horizon

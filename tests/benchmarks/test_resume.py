@@ -30,9 +30,8 @@ from amago_core import checkpoint as core
 from amago_core.learner import Learner
 from benchmarks import checkpoint, record
 from benchmarks import run as run_module
-from benchmarks.agents.settings import SUITES
 from benchmarks.harness_env import HarnessEnv
-from benchmarks.long_term_memory.tmaze import TMaze
+from benchmarks.long_term_memory.tmaze.env import TMaze
 from benchmarks.plan import plan
 from benchmarks.rollout_log import RolloutLog
 from benchmarks.run import run
@@ -71,7 +70,7 @@ def make_task(kind: str, env_steps: int) -> Task:
     return Task(
         id=f"test/resume/{kind}", description="", make=make, horizon=horizon, random_return=0.0, high=1.0,
         high_source="", budgets={"smoke": Budget(env_steps, num_envs=3, evaluations=3, seeds=(0,))},
-        instances=2 if kind == "discrete" else None,
+        instances=2 if kind == "discrete" else None, settings={"smoke": SETTINGS},
     )  # fmt: skip
 
 
@@ -80,7 +79,6 @@ SETTINGS = {
     "dropout": 0.1, "warmup_updates": 20, "steps_per_iteration": 5, "updates_per_iteration": 3, "batch_sequences": 4,
     "batch_tokens": 40, "replay_tokens": 60, "replay_trajectories": 30,
 }  # fmt: skip
-SUITES["test/resume"] = lambda task, tier: SETTINGS
 SMALL = 180  # env steps: 12 iterations, 48 safe points
 
 

@@ -24,7 +24,7 @@ from benchmarks.agents.protocol import AgentSpec, VectorStep
 from benchmarks.catalog import get_task
 from benchmarks.evaluate import evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
-from benchmarks.long_term_memory.tmaze import TMaze
+from benchmarks.long_term_memory.tmaze.env import TMaze
 from benchmarks.plan import plan
 from benchmarks.run import run
 from benchmarks.task import Task

@@ -11,7 +11,8 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from benchmarks.agents.protocol import VectorStep
-from benchmarks.long_term_memory.tmaze import DOWN, LEFT, RIGHT, TASKS, UP, TMaze, TMazeEnv, follow_cue, random_return
+from benchmarks.long_term_memory.tmaze.env import DOWN, LEFT, RIGHT, UP, TMaze, TMazeEnv
+from benchmarks.long_term_memory.tmaze.tasks import TASKS, follow_cue, random_return
 
 BOTH = pytest.mark.parametrize("active", [False, True], ids=["passive", "active"])
 PASSIVE, ACTIVE = "amago_bench/PassiveTMaze-v0", "amago_bench/ActiveTMaze-v0"

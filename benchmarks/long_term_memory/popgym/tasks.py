@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from benchmarks.long_term_memory.popgym.env import PopgymEnv
 from benchmarks.long_term_memory.popgym.scripted import ORACLES, SCRIPTED
@@ -195,9 +196,35 @@ def _budgets(name: str, horizon: int) -> dict[str, Budget]:
     return budgets
 
 
+def _settings(tier: str, horizon: int, budget: Budget) -> dict[str, Any]:
+    """agent.md 10.4: reward x 100; exploration falls over the 10,000 steps of the paper's wrapper."""
+    elapsed = horizon / PAPER_HORIZON  # share of the schedule's rollout that has passed when ours ends
+    common = {
+        "reward_multiplier": 100.0,
+        "epsilon_start": (1.0, 0.05),
+        "epsilon_end": (1.0 - 0.2 * elapsed, 0.05 - 0.04 * elapsed),
+        "replay_trajectories": 80_000,
+    }
+    if tier == "paper":
+        return {
+            **common,
+            "replay_tokens": 80_000 * (horizon + 1),  # all of the 80,000 rollouts
+            "context": 2000,
+            "encoder_width": 200,
+            "tau": 0.0025,
+        }
+    return {
+        **common,
+        "updates_per_iteration": budget.num_envs // 4,  # one per 64 steps
+        "batch_tokens": 2_500,  # 24 rollouts of 103 steps; with longer ones an update would cost several times as much
+        "replay_sampling": "transition",  # as likely in a short rollout as in one that is cut (agent.md 8.2)
+    }
+
+
 def _task(family_name: str, level: int) -> Task:
     family, name = FAMILIES[family_name], family_name + LEVELS[level]
     fault = f"; {family.fault}" if family.fault else ""
+    budgets = _budgets(name, family.horizons[level])
     return Task(
         id=f"long_term_memory/popgym/{name}",
         description=f"{family.sizes[level]}: {family.rules}{fault}",
@@ -206,7 +233,8 @@ def _task(family_name: str, level: int) -> Task:
         random_return=family.random_returns[level],
         high=family.highs[level],
         high_source=family.high_source,
-        budgets=_budgets(name, family.horizons[level]),
+        budgets=budgets,
+        settings={tier: _settings(tier, family.horizons[level], budget) for tier, budget in budgets.items()},
         solved_at=family.solved_at,
         time_scale=PAPER_HORIZON,
         packages=("gymnasium", "popgym"),  # gymnasium has the physics of cart-pole and pendulum

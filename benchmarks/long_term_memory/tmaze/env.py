@@ -9,7 +9,6 @@ The rules are written once, vectorised, in `TMaze`; `TMazeEnv` is a single slot 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -19,8 +18,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from amago_core.seeding import child
-from benchmarks.task import Budget, Task
-from benchmarks.vector_step import VectorStep
 
 RIGHT, UP, LEFT, DOWN = range(4)
 OBSERVATION_SPACE = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -177,79 +174,3 @@ for _name, _active in (("Passive", False), ("Active", True)):
         vector_entry_point=f"{__name__}:TMaze",
         kwargs={"active": _active},
     )
-
-
-def follow_cue(step: VectorStep, memory: np.ndarray | None, first_action: int) -> tuple[np.ndarray, np.ndarray]:
-    """The oracle: remembers the cue of each slot, goes right, and turns towards the cue at the junction."""
-    at_junction, sign = step.observation.T
-    cue = np.zeros(len(sign)) if memory is None else np.where(step.first, 0, memory)
-    cue = np.where(at_junction == 0, cue + sign, cue)
-    turn = np.where(cue > 0, UP, DOWN)
-    actions = np.where((at_junction == 1) & (sign == 0), turn, RIGHT)
-    return np.where(step.first, first_action, actions), cue
-
-
-def random_return(corridor: int, active: bool) -> float:
-    """The expected return of uniformly random actions.
-
-    Three of four actions cost 1/N on each step but the last (and the free first one of the active maze). The goal:
-    the passive maze allows one way to it among the 4^(N+1). The active maze leaves two spare steps; reaching the
-    junction first after N, N+1 and N+2 steps has 1, 2N and 2N(N+1) + N ways, each followed by 16, 4 and 1 ways
-    to end in a given arm with the 3, 2 and 1 steps that are left.
-    """
-    n = corridor
-    if not active:
-        return -0.75 + 0.25 ** (n + 1)
-    return -0.75 * (n + 1) / n + (2 * n * n + 11 * n + 16) * 0.25 ** (n + 3)
-
-
-CORRIDORS = (10, 30, 100, 300, 1000, 3000, 10_000)
-
-LAPTOP_ENV_STEPS = {10: 60_000, 30: 150_000, 100: 500_000, 300: 1_500_000}  # corridor -> all slots together
-LAPTOP_SEEDS = {10: (0, 1, 2, 3, 4), 30: (0, 1, 2, 3, 4), 100: (0, 1, 2, 3, 4), 300: (0, 1, 2)}
-LAPTOP_SLOTS = 32
-LAPTOP_EVALUATIONS = 20
-LAPTOP_STOP_RETURN = 0.99
-
-# The official example: 36 actors; 800 steps per actor and epoch at N = 400, 10,000 at N = 10,000. It does not state the
-# rule between these two points, nor the number of epochs (we take the code's default).
-PAPER_SLOTS = 36
-PAPER_EPOCHS = 1000
-
-
-def _budgets(corridor: int, horizon: int) -> dict[str, Budget]:
-    slots = 8 if corridor <= 300 else 2
-    budgets = {"smoke": Budget(max(3000, slots * horizon), slots, evaluations=2, seeds=(0,))}
-    if corridor in LAPTOP_ENV_STEPS:
-        budgets["laptop"] = Budget(
-            LAPTOP_ENV_STEPS[corridor],
-            LAPTOP_SLOTS,
-            LAPTOP_EVALUATIONS,
-            LAPTOP_SEEDS[corridor],
-            LAPTOP_STOP_RETURN,
-        )
-    paper_steps = PAPER_SLOTS * max(800, corridor) * PAPER_EPOCHS
-    budgets["paper"] = Budget(paper_steps, PAPER_SLOTS, evaluations=100, seeds=(0, 1, 2, 3, 4))
-    return budgets
-
-
-def _task(corridor: int, active: bool) -> Task:
-    horizon = corridor + (3 if active else 1)
-    where = "one step behind the start" if active else "at the start"
-    return Task(
-        id=f"long_term_memory/tmaze/{'active' if active else 'passive'}-{corridor}",
-        description=f"T-Maze: remember a cue shown {where} over a corridor of {corridor} steps",
-        make=partial(TMaze, corridor=corridor, active=active),
-        horizon=horizon,
-        random_return=random_return(corridor, active),
-        high=1.0,
-        high_source="oracle",
-        budgets=_budgets(corridor, horizon),
-        solved_at=0.95,
-        sample_actions=False,
-        instances=2,
-        oracle=partial(follow_cue, first_action=LEFT if active else RIGHT),
-    )
-
-
-TASKS = tuple(_task(corridor, active) for active in (False, True) for corridor in CORRIDORS)

@@ -1,0 +1,1 @@
+"""T-Maze: the environment, and the tasks with their budgets and settings."""
