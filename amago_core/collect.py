@@ -65,6 +65,11 @@ class Collector:
         for _ in range(steps):
             self._step()
 
+    @property
+    def epsilon_start(self) -> float:
+        """Of a rollout that begins now, before its multiplier."""
+        return self.exploration.ends(self.steps)[0]
+
     def _step(self) -> None:
         agent, actor = self.agent, self.actor
         sample = agent.config.sample_actions

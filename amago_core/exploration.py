@@ -32,12 +32,16 @@ class Exploration:
         self.config, self.actions, self.horizon, self.rng = config, actions, horizon, rng
         self.multiplier = np.ones(slots)
 
+    def ends(self, steps: int) -> tuple[float, float]:
+        """Epsilon at the start and at the end of a rollout, before its multiplier, after `steps` steps in each slot."""
+        trained = min(1.0, steps / self.config.anneal_steps)
+        # Each anneals from its own first value; the paper-time code started the one at the rollout's end at 0.05.
+        start, end = (a + (b - a) * trained for a, b in (self.config.epsilon_start, self.config.epsilon_end))
+        return start, end
+
     def epsilon(self, position: npt.NDArray[np.int64], steps: int) -> npt.NDArray[np.float64]:
         """Epsilon of each slot [B] at its timestep of the rollout, after `steps` steps in each slot."""
-        config = self.config
-        trained = min(1.0, steps / config.anneal_steps)
-        # Each anneals from its own first value; the paper-time code started the one at the rollout's end at 0.05.
-        start, end = (a + (b - a) * trained for a, b in (config.epsilon_start, config.epsilon_end))
+        config, (start, end) = self.config, self.ends(steps)
         epsilon = self.multiplier * (start - (start - end) * position / self.horizon)
         if config.corridor_epsilon is None:
             return epsilon

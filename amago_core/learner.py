@@ -34,6 +34,7 @@ class Learner:
         self._autocast = torch.autocast(agent.device, torch.bfloat16, enabled=config.dtype == "bfloat16")
         self.updates = 0
         self.skipped = 0
+        self.gradient_norm = torch.zeros(())  # of the last update, before it was clipped
         self._in_a_row = 0
 
     def update(self, batch: Batch) -> Losses:
@@ -48,8 +49,8 @@ class Learner:
         with float32_products("tf32" if config.dtype == "bfloat16" else "ieee"):
             losses.total.backward()
         self.updates += 1
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip)
-        if not torch.isfinite(norm):
+        self.gradient_norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip)
+        if not torch.isfinite(self.gradient_norm):
             self.skipped += 1
             self._in_a_row += 1
             if self._in_a_row >= SKIPPED_IN_A_ROW:
@@ -59,14 +60,18 @@ class Learner:
                 )
             return losses
         self._in_a_row = 0
-        # Counted in updates made, so a resumed run does not warm up again.
-        warm = min(1.0, self.updates / config.warmup_updates) if config.warmup_updates else 1.0
         for group in self.optimiser.param_groups:
-            group["lr"] = config.lr * warm
+            group["lr"] = self.lr
         self.optimiser.step()
         with torch.no_grad():
             torch._foreach_lerp_(self._target, self._online, config.tau)
         return losses
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the last update. Counted in updates made, so a resumed run does not warm up again."""
+        config = self.agent.config
+        return config.lr * (min(1.0, self.updates / config.warmup_updates) if config.warmup_updates else 1.0)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain tensors and numbers: everything a resumed learner needs."""

@@ -80,7 +80,7 @@ class Trainer:
             while self._updates_left:
                 losses = self._update()
                 self._updates_left -= 1
-                yield self._progress(_metrics(losses))
+                yield self._progress(self._metrics(losses))
             self._steps_left = self._steps_left or config.steps_per_iteration
             while self._steps_left:
                 self._collect()
@@ -131,8 +131,10 @@ class Trainer:
         updates, skipped = self.learner.updates, self.learner.skipped
         return Progress(updates, self._tokens, self._collect_s, self._learn_s, metrics, due, skipped)
 
-
-def _metrics(losses: Losses) -> dict[str, float]:
-    names = ("critic", "online", "offline", "accepted", "value")
-    numbers = torch.stack([getattr(losses, name).float() for name in names])  # one copy from a GPU, not five
-    return dict(zip(names, numbers.tolist(), strict=True))
+    def _metrics(self, losses: Losses) -> dict[str, float]:
+        """The losses of an update, and what decided its size and the actions that were collected last."""
+        named = {name: getattr(losses, name) for name in ("critic", "online", "offline", "accepted", "value")}
+        named["gradient_norm"] = self.learner.gradient_norm
+        numbers = torch.stack([number.float() for number in named.values()]).tolist()  # one copy from a GPU, not six
+        plain = {"lr": self.learner.lr, "epsilon_start": self.collector.epsilon_start}
+        return dict(zip(named, numbers, strict=True)) | plain

@@ -63,7 +63,8 @@ class HarnessEnv(VectorWrapper):
       (empty: not told), see `instance_name`; `needs_reset`, bool [B], marks the slots that are done.
     - Rewards are float32 [B], flags bool [B], `infos["inner_reset"]` and `infos["inner_truncated"]` (that inner episode
       was cut off by its time limit) are always present, observations are fresh contiguous arrays of the declared dtype.
-    - In training, `state` is the state of all slots, and `restore` brings a fresh environment into it.
+    - In training, `state` is the state of all slots, and `restore` brings a fresh environment into it; `ended` takes
+      the returns and lengths of the rollouts that have ended since the last call.
 
     Raises `EnvironmentFault` if the environment breaks the contract, and `ContractError` if the agent does.
     """
@@ -83,6 +84,8 @@ class HarnessEnv(VectorWrapper):
         self._root = root
         self._upcoming = np.zeros((self.num_envs, BLOCK), np.int64)
         self.needs_reset = np.ones(self.num_envs, bool)
+        self._return = np.zeros(self.num_envs)  # float64: thousands of small rewards
+        self._ended: list[tuple[float, int]] = []
         self.instance = np.full(self.num_envs, "", object)
         self._told: list[Any] = [None] * self.num_envs  # the instances as the environment gave them
         self._none = np.zeros(self.num_envs, bool)
@@ -133,9 +136,18 @@ class HarnessEnv(VectorWrapper):
         truncated = (self._flags(truncated, "truncated") | (self.t >= self.task.horizon)) & ~terminated
         self.needs_reset = terminated | truncated
         observation, reward = self._observation(self.observation_space, observation), self._reward(reward)
+        self._return += reward
+        if self.role == "train" and self.needs_reset.any():
+            done = self.needs_reset
+            self._ended += zip(self._return[done].tolist(), self.t[done].tolist(), strict=True)
         if self._log is not None:
             self._log.add(self.t - 1, actions, observation, reward)
         return observation, reward, terminated, truncated, self._infos(infos)
+
+    def ended(self) -> list[tuple[float, int]]:
+        """Return and length of each training rollout that has ended since the last call, exploration included."""
+        ended, self._ended = self._ended, []
+        return ended
 
     def __del__(self) -> None:
         """Leaves the wrapped environment open, because it is reused; gymnasium before 1.2 would close it here."""
@@ -146,7 +158,7 @@ class HarnessEnv(VectorWrapper):
             self._upcoming[slot] = rollout_seeds(self._root, self.role, slot, block)
         self.seeds[slots] = self._upcoming[slots, self.rollouts[slots] % BLOCK]
         self.rollouts[slots] += 1
-        self.t[slots] = 0
+        self.t[slots], self._return[slots] = 0, 0.0
         self.needs_reset[slots] = False
         self.instance[slots] = ""
 
@@ -170,6 +182,7 @@ class HarnessEnv(VectorWrapper):
         except UserError as error:
             problem = str(error)
         self.env_steps, self.rollouts = int(state["env_steps"]), state["rollouts"].copy()
+        self._ended.clear()  # what was replayed has been reported
         self.needs_reset = np.ones(self.num_envs, bool) if problem else state["needs_reset"].copy()
         return problem
 

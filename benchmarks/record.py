@@ -62,6 +62,7 @@ class Recorder:
         folder = planned.folder
         if state is not None:
             self._restore(state)
+        self._mirrored = self._env_steps, self._wall_s() - self._evaluate_s  # when the mirrors last got a speed
         with ExitStack() as stack:  # closes what is open if a later line raises
             self._log = stack.enter_context(open(folder / "log.txt", "ab", buffering=0))
             self._tables = {
@@ -140,19 +141,28 @@ class Recorder:
         """What the agent says about itself, for the columns parameters, device, attention and dtype."""
         self._description = dict(description)
 
-    def progress(self, progress: Progress, env_steps: int) -> None:
-        """A safe point."""
+    def progress(self, progress: Progress, env_steps: int, rollouts: Sequence[tuple[float, int]] = ()) -> None:
+        """A safe point, with return and length of the training rollouts that have ended since the last one."""
         self._progress, self._env_steps = progress, env_steps
         for name, value in progress.metrics.items():
-            self._metrics.setdefault(name, []).append(value)
+            self._metrics.setdefault(f"train/{name}", []).append(value)
+        for total, length in rollouts:
+            self._metrics.setdefault("rollout/return", []).append(total)
+            self._metrics.setdefault("rollout/length", []).append(length)
         if time.perf_counter() - self._written >= EVERY_S:
             self._write_progress("running")
             self._mirror_metrics()
 
     def _mirror_metrics(self) -> None:
         """Means since the last call. Reports while collecting have no metrics, and do not discard those of learning."""
-        self._mirror({f"train/{name}": fmean(values) for name, values in self._metrics.items()})
+        values = {name: fmean(values) for name, values in self._metrics.items()}
         self._metrics.clear()
+        now = self._env_steps, self._wall_s() - self._evaluate_s
+        steps, seconds = now[0] - self._mirrored[0], now[1] - self._mirrored[1]
+        if steps > 0 and seconds > 0:
+            values["rollout/steps_per_second"] = steps / seconds
+            self._mirrored = now
+        self._mirror(values)
 
     def evaluation(
         self, episodes: Sequence[EpisodeRecord], summary: Summary, split: str, index: int, final: bool, seconds: float

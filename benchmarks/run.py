@@ -181,7 +181,7 @@ class _Training:
             if _resumes(agent):
                 stack.enter_context(self._stop.listening(self._record.tell))
             for progress in self._safe_points(points, envs):
-                self._record.progress(progress, envs.env_steps)
+                self._record.progress(progress, envs.env_steps, envs.ended())
                 if (reason := self._reason_to_end(agent, envs, arenas)) is not None:
                     return reason
                 if _resumes(agent) and (progress.checkpoint or self._stop.asked or time.perf_counter() > self._next_s):

@@ -40,6 +40,8 @@ def test_it_reports_after_collecting_and_after_each_update(tmp_path: Path) -> No
     assert [p.tokens for p in progress] == [0, 24, 48, 72, 72, 96, 120, 144]  # 4 rollouts of 6 tokens each
     assert [bool(p.metrics) for p in progress] == [False, True, True, True] * 2
     assert all(np.isfinite(list(p.metrics.values())).all() for p in progress)
+    first, last = progress[1].metrics, progress[-1].metrics
+    assert 0 < first["lr"] < last["lr"] and first["epsilon_start"] > last["epsilon_start"] and last["gradient_norm"] > 0
     assert progress[-1].collect_s > progress[0].collect_s > 0 and progress[-1].learn_s > 0
 
 

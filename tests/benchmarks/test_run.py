@@ -153,6 +153,15 @@ def test_training_metrics_are_means_since_the_last_time_and_none_is_lost(toy, mo
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(20, 6.0), (40, 16.0)]  # 2 to 10, 12 to 20
 
 
+def test_training_rollouts_are_shown_for_every_agent(toy, toys):
+    """Rollouts of 4 steps that pay their number; slots end together, evaluations do not count."""
+    events = EventAccumulator(str(toy.run(task=toys.scripted(lambda t: (t, t == 4, False, {}))) / "tensorboard"))
+    events.Reload()
+    assert {e.value for e in events.Scalars("rollout/return")} == {10.0}
+    assert {e.value for e in events.Scalars("rollout/length")} == {4.0}
+    assert all(e.value > 0 for e in events.Scalars("rollout/steps_per_second"))
+
+
 def test_wandb_is_asked_for_before_anything_is_touched(toy, monkeypatch):
     toy.run()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
