@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from results.store import in_checkout
+
 #: Read by the thread pools of OpenMP, MKL and OpenBLAS when they load.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -33,8 +35,11 @@ def fast_dtype(root: Path = Path("/")) -> str:
 
 
 def one_thread_environment() -> dict[str, str]:
-    """The variables of a child process of ours: one thread, and our packages can be imported."""
-    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    """The variables of a child process of ours: one thread, and the same code of ours as here."""
+    paths = [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    if not in_checkout():  # then the first are all installed packages: what the user put before them stays before them
+        paths.reverse()
+    path = os.pathsep.join(filter(None, paths))
     return os.environ | dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 

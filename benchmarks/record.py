@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -264,16 +264,26 @@ MERGED = ("results/reference", "results/protocols.json")  # tracked, but written
 
 
 def git_state() -> tuple[str, bool]:
-    """The commit of the code and whether tracked code has changed since; ("", False) outside a checkout."""
+    """The commit of the code and whether tracked code has changed since.
+
+    Code without a commit of its own has its version instead, as in `amago-bench 0.1.0`: an installed wheel may lie in
+    the working copy of the user's project, whose commit says nothing about it.
+    """
+    root = Path(__file__).resolve().parents[1]
 
     def git(*arguments: str) -> str:
-        root = Path(__file__).resolve().parents[1]
         return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{path}" for path in MERGED))
-        return git("rev-parse", "HEAD").strip(), bool(changed.strip())
+        top, commit = git("rev-parse", "--show-toplevel", "HEAD").splitlines()
+        if Path(top).resolve() == root:
+            changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{path}" for path in MERGED))
+            return commit, bool(changed.strip())
     except (OSError, subprocess.CalledProcessError):
+        pass  # no git, no repository, or one without a commit
+    try:
+        return f"amago-bench {version('amago-bench')}", False
+    except PackageNotFoundError:
         return "", False
 
 

@@ -13,9 +13,9 @@ from typing import NoReturn
 import click
 
 from reproduce.commands import bench, doctor, inspect, play, report
+from reproduce.shadows import HOME, PACKAGES
 from results.errors import UserError
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 USAGE, INTERRUPTED = 2, 130
 _said: set[str] = set()  # notes already shown
 
@@ -74,7 +74,8 @@ def _note(message: Warning | str, *where: object, **more: object) -> None:
 def _is_ours(error: BaseException) -> bool:
     """Whether our own code raised it on purpose; from a library it is a bug, and needs its traceback."""
     *_, (frame, _line) = walk_tb(error.__traceback__)
-    return Path(frame.f_code.co_filename).is_relative_to(REPOSITORY)
+    file = Path(frame.f_code.co_filename)
+    return any(file.is_relative_to(HOME / name) for name in PACKAGES)  # HOME may hold the libraries too
 
 
 def _fail(message: str, code: int = USAGE) -> NoReturn:

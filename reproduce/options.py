@@ -59,7 +59,8 @@ agents = click.option(
 
 results = click.option(
     "--results", "root", type=click.Path(path_type=Path, file_okay=False), default=None,
-    help="Results folder.  [default: $AMAGO_BENCH_RESULTS, or results/ of the repository]",
+    help="Your runs and figures; the committed reference is read beside them.  "
+    "[default: $AMAGO_BENCH_RESULTS, or results/ of the checkout or else of this folder]",
 )  # fmt: skip
 
 replace = click.option("--replace", is_flag=True, help="Run again what was run with another configuration.")

@@ -8,7 +8,7 @@ from pathlib import Path
 from analysis.figures import FIGURES
 from benchmarks.sweep import Job
 from results.errors import UserError
-from results.store import replace_file
+from results.store import COMMITTED, reference_folders, replace_file
 
 ANALYSIS = Path(__file__).resolve().parents[1] / "analysis"
 
@@ -55,6 +55,7 @@ def refresh(name: str, tier: str, root: Path) -> tuple[list[Path], bool]:
 
 def _sources(tier: str, root: Path) -> Iterator[Path]:
     yield from ANALYSIS.rglob("*.py")
-    yield from (root / "reference" / tier).glob("*.csv*")
+    for folder in (*reference_folders(COMMITTED, tier), *reference_folders(root, tier)):
+        yield from folder.glob("*.csv*")
     for table in ("runs", "curves"):
         yield from (root / "runs" / tier).rglob(f"{table}.csv")

@@ -1,7 +1,8 @@
 """Where the tables are, and how they are read and merged.
 
 A run owns its folder, `<root>/runs/<tier>/<task>/<agent>/seed-<n>/`, and appends to its own files; nobody else writes
-there. What is worth keeping is merged into `<root>/reference/<tier>/`.
+there. What is worth keeping is merged into `<root>/reference/<tier>/`. The results that come with the project, in a
+checkout as in a wheel, lie beside this file.
 """
 
 from __future__ import annotations
@@ -30,18 +31,23 @@ __all__ = [
     "write_table",
 ]
 
-PACKAGE = Path(__file__).resolve().parent
-SOURCES = ("reference", "runs")
+COMMITTED = Path(__file__).resolve().parent  # reference/, published/ and protocols.json; only a checkout writes here
+SOURCES = ("committed", "reference", "runs")
+
+
+def in_checkout() -> bool:
+    """Whether this code is a working copy of the repository, and not installed from a wheel."""
+    return (COMMITTED.parent / "reproduce" / "run_all.sh").exists()  # in no wheel
 
 
 def results_root() -> Path:
-    """The folder that holds runs/ and reference/: $AMAGO_BENCH_RESULTS, or the repository's results/.
+    """The user's results: $AMAGO_BENCH_RESULTS, else the checkout's results/, else results/ of the current folder.
 
-    Raises UserError if the variable does not name a folder.
+    It holds runs/, figures/ and what was merged here, reference/. Raises UserError if the variable names a file.
     """
     configured = os.environ.get("AMAGO_BENCH_RESULTS")
     if not configured:
-        return PACKAGE
+        return COMMITTED if in_checkout() else Path.cwd() / "results"
     root = Path(configured).expanduser()
     if root.exists() and not root.is_dir():
         raise UserError(f"AMAGO_BENCH_RESULTS is {root}, which is a file; set it to a folder")
@@ -65,11 +71,15 @@ def run_folder(root: Path, tier: str, task: str, agent: str, seed: int) -> Path:
 
 
 def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES, tier: str | None = None) -> list[Any]:
-    """All rows of a table: the reference results and the local run folders under `root` (default `results_root()`).
+    """All rows of a table under `root` (default `results_root()`), beside them the committed reference results.
 
-    `runs` has one row per run, its last. A run in both sources is taken from its run folder, with a warning if the two
-    differ. Two rows with the same key are a `UserError`, but for `tasks`, which every run writes: there the last one
-    counts. `published` is read from the repository, whatever `root` is.
+    Sources: `runs` are the run folders, `reference` what was merged under `root`, and `committed` the reference that
+    comes with the project, if `root` is another folder. Where a task has runs of an agent at a tier under `root`, the
+    committed ones are left out: the two were made by other code or on other machines, and never share a cell.
+
+    `runs` has one row per run, its last. A run in both `runs` and `reference` is taken from its run folder, with a
+    warning if the two differ. Two rows with the same key are a `UserError`, but for `tasks`, which every run writes:
+    there the last one counts. `published` is always the committed table.
     """
     if table == "published":
         return read_published()
@@ -79,24 +89,36 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     root = root or results_root()
     if table == "tasks":
         return _tasks(root, sources, tier)
-    local = _from_runs(table, root, tier) if "runs" in sources else []
-    if "reference" not in sources:
-        return local
-    folders = sorted((root / "reference").glob(tier or "*"))
-    reference = [row for folder in folders for row in _from_reference(table, folder)]
-    own = {row.run_id: row for row in (_from_runs("runs", root, tier) if "runs" in sources else [])}
-    known = {row.run_id: row for folder in folders for row in _from_reference("runs", folder)}
-    if differing := [run for run in own.keys() & known.keys() if own[run] != known[run]]:
-        warnings.warn(
-            f"{len(differing)} of the runs in {root / 'reference'} have a run folder with other rows, "
-            f"which are used ({min(differing)})",
-            stacklevel=2,
-        )
-    return [row for row in reference if row.run_id not in own] + local
+    rows = _from_runs(table, root, tier) if "runs" in sources else []
+    if "reference" in sources:
+        own = {row.run_id: row for row in (_from_runs("runs", root, tier) if "runs" in sources else [])}
+        known = {row.run_id: row for row in _from_reference("runs", root, tier)}
+        if differing := [run for run in own.keys() & known.keys() if own[run] != known[run]]:
+            warnings.warn(
+                f"{len(differing)} of the runs in {root / 'reference'} have a run folder with other rows, "
+                f"which are used ({min(differing)})",
+                stacklevel=2,
+            )
+        rows = [row for row in _from_reference(table, root, tier) if row.run_id not in own] + rows
+    if "committed" in sources and root.resolve() != COMMITTED:
+        made = _cells(root, tier)
+        committed = _from_reference(table, COMMITTED, tier)
+        rows = [row for row in committed if (row.tier, row.task, row.agent) not in made] + rows
+    return rows
+
+
+def _cells(root: Path, tier: str | None) -> set[tuple[str, str, str]]:
+    """Every (tier, task, agent) that has runs under `root`."""
+    cells = {(row.tier, row.task, row.agent) for row in _from_reference("runs", root, tier)}
+    for folder in run_folders(root, tier):
+        of_tier, *task, agent, _seed = folder.relative_to(root / "runs").parts
+        cells.add((of_tier, "/".join(task), renames.current_agent(agent)))
+    return cells
 
 
 def _tasks(root: Path, sources: Sequence[str], tier: str | None) -> list[Any]:
-    folders = sorted((root / "reference").glob(tier or "*")) if "reference" in sources else []
+    references = [*([COMMITTED] if "committed" in sources else []), *([root] if "reference" in sources else [])]
+    folders = [folder for each in references for folder in sorted((each / "reference").glob(tier or "*"))]
     folders += run_folders(root, tier) if "runs" in sources else []
     return _last_of_each(row for folder in folders for row in _tasks_of(folder))
 
@@ -113,7 +135,7 @@ def _last_of_each(rows: Iterable[Any]) -> list[Any]:
 
 def read_published() -> list[Any]:
     """The published numbers, one row each."""
-    path = PACKAGE / "published" / "amago_figures.csv"
+    path = COMMITTED / "published" / "amago_figures.csv"
     return unique("published", read_table(path, "published"), path)
 
 
@@ -153,7 +175,16 @@ def _rows(path: Path, table: str) -> list[Any]:
     return read_table(seal.check(path), table) if path.exists() or path.with_name(seal.NAME).exists() else []
 
 
-def _from_reference(table: str, folder: Path) -> list[Any]:
+def reference_folders(root: Path, tier: str | None = None) -> list[Path]:
+    """The folders of reference tables under `root`, one a tier."""
+    return sorted((root / "reference").glob(tier or "*"))
+
+
+def _from_reference(table: str, root: Path, tier: str | None) -> list[Any]:
+    return [row for folder in reference_folders(root, tier) for row in _merged(table, folder)]
+
+
+def _merged(table: str, folder: Path) -> list[Any]:
     path = _reference_file(folder, table)
     return unique(table, _rows(path, table), path)
 
@@ -175,7 +206,7 @@ def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: 
     files. A run that is already there with other rows is a `UserError` unless `replace`; nothing is written then.
     """
     destination = destination or root / "reference" / tier
-    merged = _by_run({table: _from_reference(table, destination) for table in MERGED})
+    merged = _by_run({table: _merged(table, destination) for table in MERGED})
     records: dict[str, dict[str, Any]] = {}
     tasks = _tasks_of(destination)
     for folder in run_folders(root, tier):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ OFFICIAL = {
     ("acting-12", 2): (5_100.0, "steps/s"),
     ("acting-64, POPGym", 2): (5_500.0, "steps/s"),
 }
+NONE_SELECTED = 5  # pytest's exit code
 COLUMNS = ("benchmark", "threads", "dtype", "median", "rate", "in products", "official, float32", "times faster")
 
 
@@ -27,16 +30,22 @@ def run(pattern: str = "") -> list[dict[str, Any]]:
 
     The harness's has `share` instead of the last four, POPGym's `rates` (steps per second by task).
 
-    `pattern` is pytest's -k. Raises UserError if pytest-benchmark is not installed or a benchmark fails.
+    `pattern` is pytest's -k. Raises UserError if pytest-benchmark is not installed, none matches or one fails.
     """
+    if find_spec("pytest_benchmark") is None:
+        raise UserError("the benchmarks need pytest-benchmark: pip install 'amago-bench[bench]'")
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "benchmark.json"
-        command = [sys.executable, "-m", "pytest", str(Path(__file__).with_name("test_throughput.py")), "-q"]
-        command += ["-p", "no:cacheprovider", f"--benchmark-json={output}", *(["-k", pattern] if pattern else [])]
+        # -B, no cache and no settings: nothing is written beside the code, and no pytest.ini of the user's is found.
+        command = [sys.executable, "-B", "-m", "pytest", str(Path(__file__).with_name("test_throughput.py")), "-q"]
+        command += ["-c", os.devnull, "-p", "no:cacheprovider", f"--benchmark-json={output}"]
+        command += ["-k", pattern] if pattern else []
         done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2])
+        if done.returncode == NONE_SELECTED:
+            raise UserError(f"no benchmark matches {pattern!r}")
         if done.returncode or not output.exists():
             last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no output"]
-            raise UserError(f"the benchmarks did not run: {last[0]}; they need pip install 'amago-bench[dev]'")
+            raise UserError(f"the benchmarks did not run: {last[0]}")
         records = json.loads(output.read_bytes())["benchmarks"]
     return [record["extra_info"] | {"median": record["stats"]["median"]} for record in records]
 

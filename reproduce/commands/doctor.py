@@ -15,7 +15,7 @@ import click
 
 from reproduce import options
 
-LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
+LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"  # only in a checkout
 AUDITED = ("long_term_memory/tmaze/passive-10", "amago")  # a run that uses every stream there is
 NEEDED_GB = {"memory": 2.0, "disk": 2.0}  # for one laptop run
 
@@ -88,7 +88,8 @@ def _checks(root: Path) -> Iterator[Check]:
     yield "python", sys.version.split()[0], "" if sys.version_info >= (3, 11) else "3.11 or newer is needed"
     yield from _torch()
     yield from _machine(root)
-    yield "packages", *_packages()
+    if LOCK.exists():
+        yield "packages", _packages(), ""
     yield "results", str(root), _unwritable(root)
 
 
@@ -99,7 +100,7 @@ def _torch() -> Iterator[Check]:
 
         from amago_core.nets.attention import choose
     except ImportError as error:
-        yield "torch", "missing", f"{error}; install requirements.lock"
+        yield "torch", "missing", f"{error}; pip install torch"
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     named = torch.cuda.get_device_name() if device == "cuda" else "cpu"
@@ -117,8 +118,7 @@ def _machine(root: Path) -> Iterator[Check]:
     if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
         yield "memory", f"{free:.1f} GiB free", _too_little("memory", free)
-    parent = next(folder for folder in (root, *root.parents) if folder.exists())
-    free = shutil.disk_usage(parent).free / 2**30
+    free = shutil.disk_usage(_existing(root)).free / 2**30
     yield "disk", f"{free:.1f} GiB free", _too_little("disk", free)
 
 
@@ -126,11 +126,11 @@ def _too_little(what: str, free: float) -> str:
     return "" if free >= NEEDED_GB[what] else f"a run may need {NEEDED_GB[what]:.0f} GiB"
 
 
-def _packages() -> tuple[str, str]:
+def _packages() -> str:
     """How many packages have their locked version, and the first that does not."""
     pins = re.findall(r"^([\w.-]+)==(\S+)$", LOCK.read_text(), re.MULTILINE)
     other = [f"{name} {found}, locked {pin}" for name, pin in pins if (found := _version(name)) != pin]
-    return f"{len(pins) - len(other)} of {len(pins)} as locked" + (f"; {other[0]}" if other else ""), ""
+    return f"{len(pins) - len(other)} of {len(pins)} as locked" + (f"; {other[0]}" if other else "")
 
 
 def _version(name: str) -> str:
@@ -142,11 +142,15 @@ def _version(name: str) -> str:
 
 def _unwritable(root: Path) -> str:
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=root):
+        with tempfile.TemporaryFile(dir=_existing(root)):
             return ""
     except OSError as error:
         return f"cannot write there: {error.strerror}"
+
+
+def _existing(root: Path) -> Path:
+    """The folder itself, or the one in which the first run will make it."""
+    return next(folder for folder in (root, *root.absolute().parents) if folder.exists())
 
 
 COMMANDS = (doctor,)

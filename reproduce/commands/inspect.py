@@ -43,7 +43,7 @@ def _number(value: float) -> float | None:
 @options.tier(default=None)
 @options.results
 def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> None:
-    """Show all runs, and those that a figure still needs.
+    """Show the runs of the results folder, and those that a figure still needs.
 
     Missing runs are listed only for tiers that have any runs. `older` marks runs made by another commit.
 
@@ -57,7 +57,7 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
     from results.store import load, results_root
 
     root = root or results_root()
-    rows = [row for row in load("runs", root, tier=tier) if _wanted(row.task, patterns)]
+    rows = [row for row in load("runs", root, ("reference", "runs"), tier) if _wanted(row.task, patterns)]
     tiers = [tier] if tier else sorted({row.tier for row in rows})
     known = {row.run_id for row in rows}
     absent = [

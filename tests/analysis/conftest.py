@@ -74,6 +74,11 @@ def write_run(
             )
 
 
+@pytest.fixture(autouse=True)
+def only_the_runs_of_the_test(without_reference: None) -> None:
+    pass
+
+
 @pytest.fixture(name="write_run")
 def write_run_fixture(tmp_path: Path) -> Callable[..., None]:
     """`write_run(task, agent, seed, score, ...)` under the test's results root."""

@@ -3,6 +3,7 @@ import subprocess
 import sys
 import types
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -496,3 +497,6 @@ def test_code_is_dirty_when_code_changed_and_not_when_tables_were_merged(tmp_pat
         commit, found = record.git_state()
         assert found is dirty, file
     assert len(commit) == 40
+    (tmp_path / "lib/python/site-packages/benchmarks").mkdir(parents=True)  # installed inside the user's repository
+    monkeypatch.setattr(record, "__file__", str(tmp_path / "lib/python/site-packages" / files[0]))
+    assert record.git_state() == (f"amago-bench {version('amago-bench')}", False)

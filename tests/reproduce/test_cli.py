@@ -155,7 +155,7 @@ def test_run_status_table_and_evaluate_tell_the_same(command):
     lines = command("status", "--tier", "smoke")[1].splitlines()
     assert lines[1].split()[:2] == [RUN_ID, "finished"]
     assert f"smoke:{TASK}:amago:0" in [line.split()[0] for line in lines if "missing" in line]
-    rows = command("table", "--format", "csv")[1].splitlines()
+    rows = command("table", "--tier", "smoke", "--format", "csv")[1].splitlines()
     mean = float(dict(zip(rows[0].split(","), rows[1].split(","), strict=True))["mean"])
     assert f"mean return {mean:.4f}" in command("evaluate", RUN_ID)[1]
     assert "is finished" in command("run", "--task", TASK, "--agent", "random")[1]
@@ -231,7 +231,7 @@ def test_a_setting_in_an_agents_name_and_one_given_apart_are_the_same_run(comman
 def test_ctrl_c_leaves_a_row_and_the_same_command_goes_on(folder):
     (folder / "broken.py").write_text(BROKEN)
     arguments = ["sweep", "--task", TASK, "--agent", "broken:Endless", "--workers", "1"]
-    repository = module.REPOSITORY
+    repository = module.HOME
     process = subprocess.Popen(
         [sys.executable, "-c", "from reproduce.cli import main; main()", *arguments],
         stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(repository)},

@@ -18,7 +18,7 @@ TEXTS = dict.fromkeys(["message", "commit", "config", "device", "attention", "dt
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, without_reference: None) -> Path:
     for agent in ("amago", "random"):
         run = Run(
             **ZEROS, **TEXTS, run_id=run_id("laptop", TASK, agent, 0), protocol="abcd1234", task=TASK, agent=agent,

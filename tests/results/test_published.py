@@ -75,5 +75,5 @@ def test_every_row_says_where_it_is_from() -> None:
 
 def test_file_is_as_the_store_writes_it(tmp_path: Path) -> None:
     write_table(tmp_path / "again.csv", "published", store.load("published"))
-    committed = store.PACKAGE / "published" / "amago_figures.csv"
+    committed = store.COMMITTED / "published" / "amago_figures.csv"
     assert (tmp_path / "again.csv").read_bytes() == committed.read_bytes()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from results import protocols, schema, store
+from results import protocols, schema
 from results.errors import UserError
 from results.store import load, merge_runs, run_folder, write_table
 
@@ -18,6 +18,7 @@ Maker = dict[str, Callable[..., Any]]
 AddRun = Callable[..., Path]
 Write = Callable[..., Path]
 
+pytestmark = pytest.mark.usefixtures("without_reference")
 ID = "laptop:long_term_memory/tmaze/passive-10:amago:{}"
 
 
@@ -30,15 +31,6 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 # --- places
-
-
-def test_results_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("AMAGO_BENCH_RESULTS", str(tmp_path))
-    assert store.results_root() == tmp_path
-    monkeypatch.setenv("AMAGO_BENCH_RESULTS", "")
-    assert store.results_root() == Path(store.__file__).parent
-    monkeypatch.delenv("AMAGO_BENCH_RESULTS")
-    assert store.results_root() == Path(store.__file__).parent
 
 
 def test_run_folder() -> None:
@@ -91,7 +83,7 @@ def test_load_by_tier(tmp_path: Path, add_run: AddRun) -> None:
 def test_load_names_unknown_tables_and_sources(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no table 'curve'"):
         load("curve", tmp_path)
-    with pytest.raises(UserError, match="no source 'run'; the sources are reference, runs"):
+    with pytest.raises(UserError, match="no source 'run'; the sources are committed, reference, runs"):
         load("curves", tmp_path, sources=("run",))
 
 
