@@ -1,8 +1,8 @@
-"""A claim of the paper as data: the dataclasses and the checked reader of `reproduce/claims.yaml`."""
+"""A claim of the paper as data: the dataclass and the checked reader of `reproduce/claims.yaml`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -10,15 +10,11 @@ from typing import Any, get_args, get_type_hints
 import yaml
 
 from analysis.figures import FIGURES
-from analysis.scores import CLAIM_METRICS
+from analysis.rules import KINDS, Rule
 from results.errors import UserError
 from results.schema import TIERS
 
 SCHEMA = 1
-SHARE_KINDS = ("solved_share", "below")
-KINDS = (*SHARE_KINDS, "comparison", "mean")
-METRICS = ("return", "success", *CLAIM_METRICS)
-COMPARISON_SEEDS = 5  # with fewer per agent the power is too low for a verdict, whatever the p value
 
 
 class ClaimError(UserError):
@@ -31,20 +27,6 @@ class Published:
 
     value: float
     where: str
-
-
-@dataclass(frozen=True)
-class Rule:
-    """How scores decide a claim. `reproduce/claims.yaml` explains the kinds."""
-
-    kind: str
-    agents: tuple[str, ...]
-    tasks: tuple[str, ...]
-    metric: str
-    threshold: float  # solved_share, below: of a seed's score; comparison: the difference to reach; mean: the mean
-    confidence: float  # of each bound, or 1 - the level of the permutation test
-    minimum_seeds: int
-    share: float = 0.5  # of seeds, that solved_share and below must exceed; not used by the other kinds
 
 
 @dataclass(frozen=True)
@@ -82,11 +64,13 @@ def load_claims(path: Path) -> list[Claim]:
         raise ClaimError(f"{path}: must start with 'schema: {SCHEMA}'")
     if set(document) - {_LINE} != {"schema", "claims"} or not isinstance(document["claims"], list):
         raise ClaimError(f"{path}: must hold 'schema' and the list 'claims', and nothing else")
-    claims: list[Claim] = []
+    claims: dict[str, Claim] = {}
     for entry in document["claims"]:
-        claims.append(_claim(entry, path))
-        _check(claims, f"{path}:{entry[_LINE]}: claim {claims[-1].id}")
-    return claims
+        claim = _claim(entry, path)
+        for fault in _faults(claim, claims):
+            raise ClaimError(f"{path}:{entry[_LINE]}: claim {claim.id}: {fault}")
+        claims[claim.id] = claim
+    return list(claims.values())
 
 
 _LINE = "__line__"
@@ -107,8 +91,7 @@ def _claim(entry: Any, path: Path) -> Claim:
     if not isinstance(entry, dict):
         raise ClaimError(f"{path}: a claim must be a mapping, not {entry!r}")
     where = f"{path}:{entry[_LINE]}: claim {entry.get('id', '(without id)')}"
-    values = _values(Claim, entry, where)
-    return Claim(**values)
+    return Claim(**_values(Claim, entry, where))
 
 
 def _values(kind: type, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -128,7 +111,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint in (Published, Rule):
         if not isinstance(value, dict):
             raise ClaimError(f"{where} must be a mapping, not {value!r}")
-        return hint(**_values(hint, value, where))
+        return _rule(value, where) if hint is Rule else hint(**_values(hint, value, where))
     if hint == tuple[str, ...]:
         if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
             raise ClaimError(f"{where} must be a list of names, not {value!r}")
@@ -141,56 +124,46 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     return value
 
 
-def _check(claims: list[Claim], where: str) -> None:
-    """Checks of the last claim read that types cannot express."""
-    claim, earlier = claims[-1], {each.id: each for each in claims[:-1]}
-    rule = claim.rule
-    limit = 1 - rule.confidence + 1e-12
-    agents = 2 if rule.kind == "comparison" else 1
-    faults = {
-        f"id '{claim.id}' is used twice": claim.id in earlier,
-        f"unknown tier '{claim.tier}' (known: {', '.join(TIERS)})": claim.tier not in TIERS,
-        f"unknown kind '{rule.kind}' (known: {', '.join(KINDS)})": rule.kind not in KINDS,
-        f"unknown metric '{rule.metric}' (known: {', '.join(METRICS)})": rule.metric not in METRICS,
-        f"restates '{claim.restates}', which is no earlier claim of the paper tier": claim.restates is not None
-        and (claim.restates not in earlier or earlier[claim.restates].tier != "paper"),
-        "a claim below the paper tier must say what it 'restates'": claim.tier != "paper" and claim.restates is None,
-        "a claim of the paper tier restates nothing": claim.tier == "paper" and claim.restates is not None,
-        f"kind '{rule.kind}' needs {agents} agent(s), not {len(rule.agents)}": len(rule.agents) != agents,
-        "a task or an agent is named twice": len({*rule.tasks, *rule.agents}) < len(rule.tasks) + len(rule.agents),
-        f"confidence {rule.confidence} is not between 0.5 and 1": not 0.5 < rule.confidence < 1,
-        f"share {rule.share} is not between 0 and 1": not 0 < rule.share < 1,
-        f"threshold {rule.threshold} is not a finite number": not abs(rule.threshold) < float("inf"),
-        f"a comparison needs minimum_seeds of {COMPARISON_SEEDS} or more": rule.kind == "comparison"
-        and rule.minimum_seeds < COMPARISON_SEEDS,
-        f"{rule.minimum_seeds} seeds cannot show a share above {rule.share} at confidence {rule.confidence}": (
-            rule.kind in SHARE_KINDS and (rule.minimum_seeds < 1 or rule.share**rule.minimum_seeds > limit)
-        ),
-        "a mean needs minimum_seeds of 2 or more, for an interval": rule.kind == "mean" and rule.minimum_seeds < 2,
-    }
-    for message, fault in faults.items():
-        if fault:
-            raise ClaimError(f"{where}: {message}")
-    _check_plan(claim, where)
+def _rule(entry: Mapping[str, Any], where: str) -> Rule:
+    """The rule of the kind that `entry` names; each kind has its own keys."""
+    if "kind" not in entry:
+        raise ClaimError(f"{where}: 'kind' is missing")
+    name = _convert(str, entry["kind"], f"{where}: 'kind'")
+    if name not in KINDS:
+        raise ClaimError(f"{where}: unknown kind '{name}' (known: {', '.join(KINDS)})")
+    return KINDS[name](**_values(KINDS[name], entry, where))
 
 
-def _check_plan(claim: Claim, where: str) -> None:
-    """Refuses a rule that the planned runs of its figure can never satisfy: it would always be inconclusive."""
+def _faults(claim: Claim, earlier: Mapping[str, Claim]) -> Iterator[str]:
+    """What types cannot express. A fault may rest on the absence of those before it, so only the first counts."""
+    restated = earlier.get(claim.restates) if claim.restates is not None else None
+    if claim.id in earlier:
+        yield f"id '{claim.id}' is used twice"
+    if claim.tier not in TIERS:
+        yield f"unknown tier '{claim.tier}' (known: {', '.join(TIERS)})"
+    if claim.restates is not None and (restated is None or restated.tier != "paper"):
+        yield f"restates '{claim.restates}', which is no earlier claim of the paper tier"
+    if claim.tier != "paper" and claim.restates is None:
+        yield "a claim below the paper tier must say what it 'restates'"
+    if claim.tier == "paper" and claim.restates is not None:
+        yield "a claim of the paper tier restates nothing"
+    yield from claim.rule.faults()
+    yield from _faults_of_the_plan(claim)
+
+
+def _faults_of_the_plan(claim: Claim) -> Iterator[str]:
+    """A rule that the planned runs of its figure can never satisfy would always be inconclusive."""
     rule = claim.rule
     if claim.figure not in FIGURES:
-        raise ClaimError(f"{where}: unknown figure '{claim.figure}' (known: {', '.join(FIGURES)})")
+        yield f"unknown figure '{claim.figure}' (known: {', '.join(FIGURES)})"
     figure = FIGURES[claim.figure]
     cells = figure.cells(claim.tier) if claim.tier in figure.runs else ()
     planned = {(task, agent): seeds for task, agent, seeds in cells}
     for agent in rule.agents:
         if strange := [task for task in rule.tasks if (task, agent) not in planned]:
-            raise ClaimError(
-                f"{where}: figure {claim.figure} has no run of {agent} on {strange[0]} at the tier {claim.tier}"
-            )
-    seeds = [planned[task, rule.agents[0]] for task in rule.tasks]  # the same for each agent that plays a task
-    most = sum(seeds) if rule.kind == "comparison" else min(seeds)
+            yield f"figure {claim.figure} has no run of {agent} on {strange[0]} at the tier {claim.tier}"
+    most = rule.counted([planned[task, rule.agents[0]] for task in rule.tasks])  # an agent's; all have as many
     if rule.minimum_seeds > most:
-        raise ClaimError(
-            f"{where}: minimum_seeds is {rule.minimum_seeds}, but figure {claim.figure} plans {most} at the tier "
-            f"{claim.tier}"
+        yield (
+            f"minimum_seeds is {rule.minimum_seeds}, but figure {claim.figure} plans {most} at the tier {claim.tier}"
         )

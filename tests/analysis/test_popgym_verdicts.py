@@ -48,7 +48,7 @@ def test_differences_are_on_the_scale_of_the_best_run(judged):
 def test_recall_is_corrected_over_the_three_laptop_comparisons(judged):
     found = judged("P5-laptop", alike(RECALL, amago=[0.8, 0.9], amago_gru=[0.1, 0.2]))
     # all of C(4, 2)^3 = 216 ways are below it, times the three comparisons of the figure at this tier
-    assert found.p == pytest.approx(3 / 216) and found.outcome == "supported"
+    assert found.test.p == pytest.approx(3 / 216) and found.outcome == "supported"
 
 
 def test_a_task_without_a_run_of_one_agent_is_said(judged):

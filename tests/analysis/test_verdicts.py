@@ -1,16 +1,19 @@
 """Rules decided by hand-worked counts, through the real tables and the real claims file."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
-from analysis import frames
+from analysis import frames, rules
 from analysis.claims import load_claims
 from analysis.verdicts import judge, load_verdicts, to_text
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = load_claims(ROOT / "reproduce" / "claims.yaml")
+TASK = "long_term_memory/tmaze/passive-10"
 NAN = math.nan
 ONES, HALVES = [1.0] * 5, [0.5] * 5
 
@@ -83,7 +86,7 @@ def test_a_failed_run_does_not_support_a_claim_of_failure(write_tmaze):
 def test_comparison_permutes_within_lengths(write_tmaze, gru_100, gru_300, outcome, p):
     amago = {(100, "amago"): ONES, (300, "amago"): [1.0] * 3}
     found = verdict(write_tmaze(amago | {(100, "amago-gru"): gru_100, (300, "amago-gru"): gru_300}), "T2-laptop")
-    assert (found.outcome, found.p) == (outcome, pytest.approx(p))
+    assert (found.outcome, found.test.p) == (outcome, pytest.approx(p))
 
 
 def test_comparison_the_other_way_round_is_contradicted(write_tmaze):
@@ -110,13 +113,13 @@ def test_p_is_corrected_over_the_comparisons_of_the_figure(write_tmaze):
     root = write_tmaze({(n, a): [v] * 5 for n in (100, 300) for a, v in (("amago", 1.0), ("amago-gru", 0.5))})
     claim = next(each for each in CLAIMS if each.id == "T2-laptop")
     twice = judge([claim, claim], frames.scores(root))  # a family of two, both at 1 / 252 ** 2
-    assert [each.p for each in twice] == [pytest.approx(2 / 252**2)] * 2
+    assert [each.test.p for each in twice] == [pytest.approx(2 / 252**2)] * 2
 
 
 def test_rows_of_two_protocols_are_not_judged_together(write_tmaze, write_run):
     write_tmaze({(10, "amago"): ONES[:2]}, protocol="aaaaaaaa")
     root = write_tmaze({(10, "amago-gru"): [1.0], (30, "amago"): ONES, (100, "amago"): ONES}, protocol="bbbbbbbb")
-    write_run("long_term_memory/tmaze/passive-10", "amago", 4, 1.0, protocol="bbbbbbbb")
+    write_run(TASK, "amago", 4, 1.0, protocol="bbbbbbbb")
     assert "mixes the protocols" in verdict(root, "T1-laptop").reason
 
 
@@ -136,7 +139,7 @@ def test_no_t_interval_stands_beside_seeds_that_are_solved_or_not(write_tmaze):
 
 def test_tuning_seeds_and_unfinished_runs_are_no_results(write_tmaze, write_run):
     root = write_tmaze({(10, "amago"): [1.0, 1.0]}, status="interrupted", best=1.0)
-    write_run("long_term_memory/tmaze/passive-10", "amago", 1000, 1.0)
+    write_run(TASK, "amago", 1000, 1.0)
     found = verdict(root, "T1-laptop")
     assert found.outcome == "not run" and "2 unfinished" in found.reason
 
@@ -146,3 +149,31 @@ def test_published_and_measured_stand_side_by_side(write_tmaze):
     text = " ".join(to_text([verdict(root, "T1-laptop")]).split())
     assert "restates T1 at the tier laptop; not the paper's claim" in text
     assert "published 1 (" in text and "n = 5, 1 failed; share 0.80 [0.34, 0.99] binomial, 95% each side" in text
+
+
+@dataclass(frozen=True)
+class EverySeed(rules.Rule):
+    """A kind that this project does not have."""
+
+    allowed: int = 0
+
+    def judge(self, parts, tests):
+        lacking = sum((part.scores < self.threshold).sum() for part in parts)
+        return rules.Finding("supported" if lacking <= self.allowed else "contradicted", f"{lacking} seeds below")
+
+    def describe(self):
+        return f"all seeds but {self.allowed} reach {self.threshold:g}"
+
+
+def test_a_new_kind_is_one_class_and_one_entry(write_tmaze, tmp_path, monkeypatch):
+    monkeypatch.setitem(rules.KINDS, "every_seed", EverySeed)
+    document = yaml.safe_load((ROOT / "reproduce" / "claims.yaml").read_text())
+    (entry,) = (each for each in document["claims"] if each["id"] == "T1")
+    entry["rule"] = {key: entry["rule"][key] for key in ("agents", "metric", "threshold", "confidence")}
+    entry["rule"] |= {"kind": "every_seed", "tasks": [TASK], "minimum_seeds": 1}
+    lenient = entry | {"id": "lenient", "rule": entry["rule"] | {"allowed": 1}}
+    (tmp_path / "claims.yaml").write_text(yaml.safe_dump({"schema": 1, "claims": [entry, lenient]}))
+    root = write_tmaze({(10, "amago"): [1.0, 0.5, 1.0]}, tier="paper")
+    found = load_verdicts(load_claims(tmp_path / "claims.yaml"), root)
+    assert [each.outcome for each in found] == ["contradicted", "supported"]
+    assert "(1 seeds below)" in to_text(found) and "all seeds but 1 reach 0.99" in to_text(found)
