@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,17 +21,18 @@ from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from amago_core.seeding import child
-from benchmarks.agents import make_agent
+from benchmarks.agents import agent_id, make_agent, parse_agent
 from benchmarks.agents.protocol import Agent, VectorStep
+from benchmarks.catalog import get_task
 from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS, EpisodeRecord, evaluate, evaluation_seeds
 from benchmarks.plan import Plan, plan
-from benchmarks.run import run as run_to_folder
+from benchmarks.runs.job import Job, make
 from benchmarks.task import Task
 from results.errors import UserError
 from results.protocols import read_json
 from results.renames import current_identity
 from results.seal import check, check_folder
-from results.store import read_table
+from results.store import read_table, results_root
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,13 +83,24 @@ class LoadedRun:
 
 
 def run(
-    task: str | Task, agent: str, tier: str = "smoke", seed: int = 0, *, root: Path | None = None, **settings: object
+    task: str | Task,
+    agent: str,
+    tier: str = "smoke",
+    seed: int = 0,
+    *,
+    root: Path | None = None,
+    threads: int = 1,
+    trackers: Sequence[str] = ("tensorboard",),
+    replace: bool = False,
+    **settings: object,
 ) -> LoadedRun:
     """Train and evaluate unless that is done already, then load. `settings` are the agent's, as in `--set lr=3e-4`."""
-    texts = {key: str(value) for key, value in settings.items()}
-    planned = plan(task, agent, tier, seed, texts, root=root)
-    run_to_folder(planned)
-    return _load(planned)
+    known = task if isinstance(task, Task) else get_task(task)
+    base, own = parse_agent(agent)
+    named = agent_id(base, own | {key: str(value) for key, value in settings.items()})
+    job = Job(known.id, named, tier, seed, threads, tuple(trackers), replace)
+    folder = make(job, root or results_root(), task=known)
+    return _load(plan(known, named, tier, seed, root=root, threads=threads), folder)
 
 
 def load(

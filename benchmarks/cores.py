@@ -34,13 +34,13 @@ def fast_dtype(root: Path = Path("/")) -> str:
     return "bfloat16" if "avx512_bf16" in flags or "amx_bf16" in flags else "float32"
 
 
-def one_thread_environment() -> dict[str, str]:
-    """The variables of a child process of ours: one thread, and the same code of ours as here."""
+def process_environment(threads: int = 1) -> dict[str, str]:
+    """The variables of a child process of ours: its threads, and the same code of ours as here."""
     paths = [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
     if not in_checkout():  # then the first are all installed packages: what the user put before them stays before them
         paths.reverse()
     path = os.pathsep.join(filter(None, paths))
-    return os.environ | dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def _quotas(root: Path) -> Iterator[float]:

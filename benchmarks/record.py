@@ -1,4 +1,4 @@
-"""What a run writes while it runs: its rows, progress.json, log.txt and the mirrors."""
+"""What a run writes while it runs: its rows, progress.json, log.txt, and the curves for its trackers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.agents.protocol import Progress
 from benchmarks.evaluate import EpisodeRecord, Summary
-from benchmarks.mirror import Mirror, TensorBoard, WandB
+from benchmarks.runs.trackers import Tracked, Tracker, Trackers
 from results.protocols import protocol_id
 from results.schema import Curve, Episode, Run, Status
 from results.store import TableWriter
@@ -43,8 +43,7 @@ class Recorder:
         self,
         planned: Plan,
         *,
-        tensorboard: bool,
-        wandb: bool,
+        trackers: Mapping[str, Callable[[Tracked], Tracker]],
         say: Callable[[str], object],
         state: Mapping[str, Any] | None = None,
     ) -> None:
@@ -58,24 +57,21 @@ class Recorder:
         self._evaluate_s, self._written = 0.0, 0.0
         self._last_return: float | None = None
         self._notes: list[str] = []  # for the column message
-        self._metrics: dict[str, list[float]] = {}  # of training, since they were last mirrored
+        self._metrics: dict[str, list[float]] = {}  # of training, since they were last tracked
         folder = planned.folder
         if state is not None:
             self._restore(state)
-        self._mirrored = self._env_steps, self._wall_s() - self._evaluate_s  # when the mirrors last got a speed
+        self._tracked = self._env_steps, self._wall_s() - self._evaluate_s  # when the trackers last got a speed
         with ExitStack() as stack:  # closes what is open if a later line raises
             self._log = stack.enter_context(open(folder / "log.txt", "ab", buffering=0))
             self._tables = {
                 name: stack.enter_context(TableWriter(folder / f"{name}.csv", name))
                 for name in ("runs", "curves", "episodes")
             }
-            self._mirrors: list[Mirror] = []
-            if tensorboard:
-                self._mirrors.append(TensorBoard(folder / "tensorboard", None if state is None else self._env_steps))
-            if wandb:
-                self._mirrors.append(WandB(folder, planned.run_id, planned.config))
-            for mirror in self._mirrors:
-                stack.callback(mirror.close)
+            resumed_at = None if state is None else self._env_steps
+            tracked = Tracked(planned.run_id, planned.config, folder, resumed_at)
+            self._trackers = Trackers(trackers, tracked, self.tell)
+            stack.callback(self._trackers.close)
             if state is None:
                 self.log(f"{planned.run_id} begins")
                 self.status("running")
@@ -151,18 +147,18 @@ class Recorder:
             self._metrics.setdefault("rollout/length", []).append(length)
         if time.perf_counter() - self._written >= EVERY_S:
             self._write_progress("running")
-            self._mirror_metrics()
+            self._track_metrics()
 
-    def _mirror_metrics(self) -> None:
+    def _track_metrics(self) -> None:
         """Means since the last call. Reports while collecting have no metrics, and do not discard those of learning."""
         values = {name: fmean(values) for name, values in self._metrics.items()}
         self._metrics.clear()
         now = self._env_steps, self._wall_s() - self._evaluate_s
-        steps, seconds = now[0] - self._mirrored[0], now[1] - self._mirrored[1]
+        steps, seconds = now[0] - self._tracked[0], now[1] - self._tracked[1]
         if steps > 0 and seconds > 0:
             values["rollout/steps_per_second"] = steps / seconds
-            self._mirrored = now
-        self._mirror(values)
+            self._tracked = now
+        self._track(values)
 
     def evaluation(
         self, episodes: Sequence[EpisodeRecord], summary: Summary, split: str, index: int, final: bool, seconds: float
@@ -181,10 +177,10 @@ class Recorder:
         for episode in episodes:
             self._tables["episodes"].append(Episode(**keys, **asdict(episode)))
         self._tables["curves"].append(Curve(**keys, wall_s=self._wall_s(), **asdict(summary)))
-        self._mirror_metrics()
+        self._track_metrics()
         numbers = {name: value for name, value in asdict(summary).items() if value is not None}
         place, label = ("", "") if split == "same" else (f"{split}/", f" {split}")
-        self._mirror({f"evaluation/{place}{name}": value for name, value in numbers.items()})
+        self._track({f"evaluation/{place}{name}": value for name, value in numbers.items()})
         self._write_progress("running")
         line = (
             f"{self._plan.run_id}  {self._env_steps} of {self._plan.budget.env_steps} steps  "
@@ -254,10 +250,9 @@ class Recorder:
         }
         replace_file(self._plan.folder / "progress.json", json.dumps(content).encode())
 
-    def _mirror(self, values: Mapping[str, float]) -> None:
+    def _track(self, values: Mapping[str, float]) -> None:
         if values:
-            for mirror in self._mirrors:
-                mirror.scalars(values, self._env_steps)
+            self._trackers.scalars(values, self._env_steps)
 
 
 MERGED = ("results/reference", "results/protocols.json")  # tracked, but written by `merge` and not code

@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from benchmarks.agents.protocol import Agent, CannotResume, ContractError, Progr
 from benchmarks.checkpoint import Point, differences, newest_point, save_point
 from benchmarks.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
-from benchmarks.mirror import check_wandb
 from benchmarks.owner import LOCK, Stop, owned
 from benchmarks.plan import Plan
 from benchmarks.record import Recorder
+from benchmarks.runs.trackers import load_trackers
 from results.errors import UserError
 from results.protocols import read_json
 from results.renames import current_identity
@@ -44,8 +44,7 @@ def run(
     planned: Plan,
     *,
     replace: bool = False,
-    tensorboard: bool = True,
-    wandb: bool = False,
+    trackers: Sequence[str] = ("tensorboard",),
     say: Callable[[str], object] = print,
 ) -> Path:
     """Train an agent on a task, evaluate it, write its rows; return the run's folder.
@@ -55,8 +54,7 @@ def run(
     process is writing the run, or, unless `replace`, if the folder holds a run with another configuration or protocol.
     Any other error is recorded in the run's table and raised again.
     """
-    if wandb:
-        check_wandb()  # before anything is cleared away
+    classes = load_trackers(trackers)  # before anything is cleared away
     if not replace and _is_finished(planned):
         if any((planned.folder / name).exists() for name in TO_GO_ON):  # it was killed while tidying up
             _tidy(planned.folder)
@@ -65,7 +63,7 @@ def run(
     with owned(planned.folder):
         if not replace and _is_finished(planned):  # by the process that held the lock until now
             return planned.folder
-        recorder = partial(Recorder, planned, tensorboard=tensorboard, wandb=wandb, say=say)
+        recorder = partial(Recorder, planned, trackers=classes, say=say)
         point = None if replace else newest_point(planned.folder, planned.identity, say)
         try:
             _make(planned, recorder, point)

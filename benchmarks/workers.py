@@ -27,7 +27,7 @@ from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
-from benchmarks.cores import one_thread_environment
+from benchmarks.cores import process_environment
 from benchmarks.slots import TOLD, MakeEnv, SlotFault, Slots, batch, stack
 from results.errors import UserError
 
@@ -156,7 +156,7 @@ class Worker:
             handles = theirs.fileno(), board.fileno()
             command = [sys.executable, "-P", "-m", "benchmarks.workers", *map(str, (os.getpid(), *handles))]
             self._process = subprocess.Popen(
-                command, pass_fds=handles, stdin=subprocess.DEVNULL, env=one_thread_environment()
+                command, pass_fds=handles, stdin=subprocess.DEVNULL, env=process_environment()
             )
         self._connection = Connection(ours.detach())
         with contextlib.suppress(OSError):  # it has died; `end` reports how

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.sweep import State
+from benchmarks.places.sweep import ENDED, State
 from reproduce.text import duration
 
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from benchmarks.places.executor import Executor
+
 
 @contextmanager
-def live_report(workers: int) -> Iterator[Callable[[Sequence[State]], None]]:
+def live_report(executor: Executor) -> Iterator[Callable[[Sequence[State]], None]]:
     """A function for `sweep(report=...)`."""
     from rich.console import Console
     from rich.live import Live
@@ -32,7 +34,7 @@ def live_report(workers: int) -> Iterator[Callable[[Sequence[State]], None]]:
 
         def report(states: Sequence[State]) -> None:
             lines(states)
-            live.update(_panel(states, workers, time.monotonic() - started, console.height))
+            live.update(_panel(states, executor.workers, time.monotonic() - started, console.height))
 
         yield report
 
@@ -45,14 +47,14 @@ class Lines:
 
     def __call__(self, states: Sequence[State]) -> None:
         for state in states:
-            if state.status in ("finished", "failed") and state.job.run_id not in self._told:
+            if state.status in ENDED and state.job.run_id not in self._told:
                 self._told.add(state.job.run_id)
                 self._say(f"[{len(self._told)}/{len(states)}] {self._line(state)}")
 
     @staticmethod
     def _line(state: State) -> str:
         end = f"return {shown}" if (shown := last_return(state)) else ""
-        words = state.message if state.status == "failed" else end
+        words = end if state.status == "finished" else state.message
         return f"{state.status} {state.job.run_id} in {duration(state.seconds)}" + (f": {words}" if words else "")
 
 
@@ -73,18 +75,22 @@ def pace(state: State) -> Pace:
     return Pace(min(1.0, steps / total), steps / wall, max(0, total - steps) * wall / steps)
 
 
-def time_left(states: Sequence[State], workers: int) -> float | None:
-    """Seconds until all runs are done; a waiting run is assumed to take as long as the others on average."""
+def time_left(states: Sequence[State], workers: int | None) -> float | None:
+    """Seconds until all runs are done; a queued run is assumed to take as long as the others on average.
+
+    Without a number of workers, as many as run now are assumed to go on running.
+    """
     known = [state.seconds for state in states if state.status == "finished"]
     left = 0.0
     for state in states:
         if state.status == "running" and (own := pace(state).left) is not None:
             left += own
             known.append(state.seconds + own)
-    waiting = sum(state.status == "waiting" for state in states)
+    running = sum(state.status == "running" for state in states)
+    queued = sum(state.status == "queued" for state in states)
     if not known:
         return None
-    return (left + waiting * sum(known) / len(known)) / workers
+    return (left + queued * sum(known) / len(known)) / (workers or max(1, running))
 
 
 def last_return(state: State) -> str:
@@ -92,7 +98,7 @@ def last_return(state: State) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _panel(states: Sequence[State], workers: int, elapsed: float, height: int) -> Group:
+def _panel(states: Sequence[State], workers: int | None, elapsed: float, height: int) -> Group:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -109,10 +115,9 @@ def _panel(states: Sequence[State], workers: int, elapsed: float, height: int) -
             f"return {last_return(state)}" if last_return(state) else "",
             "" if now.left is None else f"{duration(now.left)} left",
         )
-    failed = sum(state.status == "failed" for state in states)
-    done = failed + sum(state.status == "finished" for state in states)
+    counts = {status: sum(state.status == status for state in states) for status in ENDED}
     left = time_left(states, workers)
-    head = f"{done} of {len(states)} runs done in {duration(elapsed)}"
-    head += f", {failed} failed" if failed else ""
+    head = f"{sum(counts.values())} of {len(states)} runs done in {duration(elapsed)}"
+    head += "".join(f", {counts[bad]} {bad}" for bad in ("failed", "lost") if counts[bad])
     head += f", about {duration(left)} left" if left is not None else ""
     return Group(table, Text(head))

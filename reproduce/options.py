@@ -22,18 +22,22 @@ class Near(click.Choice[str]):
 
 
 class Seeds(click.ParamType):
-    """`0-4` or `0,1` or `0-2,7`, as a tuple of seeds without duplicates."""
+    """`3`: the first three, as a number; `0-4`, `0,1` or `0-2,7`: these, as a tuple without duplicates."""
 
     name = "seeds"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, ...]:
+        if not isinstance(value, str):
+            return value  # converted already
+        if value.isdecimal() and int(value) > 0:
+            return int(value)
         seeds: dict[int, None] = {}
-        for part in str(value).split(","):
+        for part in value.split(","):
             first, _, last = part.strip().partition("-")
-            if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) < int(first):
-                self.fail(f"{value!r} is not a list of seeds; write for instance 0-4 or 0,1", param, ctx)
+            numbers = first.isdecimal() and (last or first).isdecimal() and int(last or first) >= int(first)
+            if value.isdecimal() or not numbers:
+                hint = "write 3 for the first three, or these: 0-4, or 0,1; one alone is 7-7"
+                self.fail(f"{value!r} is not a number of seeds nor a list of them; {hint}", param, ctx)
             seeds |= dict.fromkeys(range(int(first), int(last or first) + 1))
         return tuple(seeds)
 
@@ -68,3 +72,23 @@ replace = click.option("--replace", is_flag=True, help="Run again what was run w
 workers = click.option(
     "--workers", type=click.IntRange(min=1), default=None, help="Runs at once.  [default: the available cores]"
 )
+
+threads = click.option(
+    "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of a run; part of its setting."
+)
+
+seeds = click.option(
+    "--seeds", type=Seeds(), default=None,
+    help="3: the first three, 0 to 2; or these: 0-4, or 0,1.  [default: those of the tier]",
+)  # fmt: skip
+
+
+def _chosen(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys(value) if name != "none")
+
+
+trackers = click.option(
+    "--tracker", "trackers", multiple=True, default=("tensorboard",), show_default=True, metavar="NAME",
+    callback=_chosen,
+    help="Shows the curves: tensorboard, wandb, my_module:MyTracker, or none; may be given several times.",
+)  # fmt: skip

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from analysis.figures import FIGURES
-from benchmarks.sweep import Job
+from benchmarks.runs.job import Job
 from results.errors import UserError
 from results.store import COMMITTED, reference_folders, replace_file
 
 ANALYSIS = Path(__file__).resolve().parents[1] / "analysis"
 
 
-def jobs(names: Iterable[str], tier: str, seeds: int | None = None) -> list[Job]:
+def jobs(names: Iterable[str], tier: str, seeds: int | Sequence[int] | None = None) -> list[Job]:
     """The runs that figures need at a tier, each once, seed by seed so that an early look compares like with like.
 
-    `seeds`: use 0 to seeds - 1 everywhere, instead of the seeds that each figure asks for.
+    `seeds`: these everywhere (a number N: 0 to N-1), instead of the seeds that each figure asks for.
     """
     wanted = [
         (seed, task, agent)
         for name in names
         for task, agent, planned in FIGURES[name].cells(tier)
-        for seed in range(planned if seeds is None else seeds)
+        for seed in (range(planned) if seeds is None else range(seeds) if isinstance(seeds, int) else seeds)
     ]
     return [Job(task, agent, tier, seed) for seed, task, agent in dict.fromkeys(sorted(wanted, key=lambda w: w[0]))]
 

@@ -28,12 +28,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
 
 
-def shortened(names: Sequence[str], limit: int = 3) -> str:
-    """The names joined by commas; if there are more than `limit`, the first ones and how many more there are."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
-
-
 def _cell(value: object) -> str:
     if value is None:
         return ""

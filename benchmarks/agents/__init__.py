@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-import traceback
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from benchmarks.agents.protocol import Agent, AgentSpec, ContractError
-from benchmarks.imports import look_here
+from benchmarks.imports import load_object
 from benchmarks.task import Task
 from results.errors import UserError
 
@@ -37,14 +37,20 @@ def agents() -> list[str]:
 def parse_agent(text: str) -> tuple[str, dict[str, str]]:
     """`amago@lr=3e-4,batch=8` -> ("amago", {"lr": "3e-4", "batch": "8"}). Raises UserError for other forms."""
     base, mark, rest = text.partition("@")
-    return base, parse_settings(rest.split(",")) if mark else {}
+    return base, parse_settings(_split(rest)) if mark else {}
 
 
-def parse_settings(pairs: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """["lr=3e-4", "batch=8"] as a mapping. Raises UserError for a pair without "=" or a key given twice."""
+def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
+    """["lr=3e-4", "batch=8"] as a mapping.
+
+    A value that is a list, `discounts=(0.9,0.99)`, gets its short form, `0.9+0.99`. Raises UserError for a pair without
+    "=" or a key given twice.
+    """
     settings: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
+        if value.startswith("(") and value.endswith(")"):
+            value = "+".join(number.strip() for number in value[1:-1].removesuffix(",").split(",")) or "+"
         if not (key and equals and value) or set(value) & set(",@/"):
             example = "lr=3e-4, or discounts=0.9+0.99 for several numbers"
             raise UserError(f"setting {pair!r} is not of the form key=value; write for instance {example}")
@@ -52,6 +58,22 @@ def parse_settings(pairs: list[str] | tuple[str, ...]) -> dict[str, str]:
             raise UserError(f"setting {key!r} is given twice")
         settings[key] = value
     return settings
+
+
+def parse_grid(pairs: Iterable[str]) -> dict[str, list[str]]:
+    """["lr=1e-4,3e-4", "batch=8"] as the values of each setting. Raises UserError as `parse_settings`."""
+    grid: dict[str, list[str]] = {}
+    for pair in pairs:
+        key, _, values = pair.partition("=")
+        for value in _split(values):
+            ((name, parsed),) = parse_settings([f"{key}={value}"]).items()
+            grid.setdefault(name, []).append(parsed)
+    return grid
+
+
+def _split(text: str) -> list[str]:
+    """Splits at the commas outside brackets."""
+    return re.split(r",(?![^(]*\))", text)
 
 
 def agent_id(base: str, settings: Mapping[str, str]) -> str:
@@ -110,39 +132,15 @@ def make_agent(base: str, spec: AgentSpec) -> Agent:
 
 def _factory(base: str) -> Callable[[AgentSpec], Any]:
     if base in SIMPLE:
-        return _import(SIMPLE[base])
+        return load_object(SIMPLE[base], "agent")
     if base in _presets():
         module, _, name = FAMILIES[_presets()[base]].partition(":")
         family = getattr(importlib.import_module(module), name)
         return lambda spec: family(spec, preset=base)
     if ":" in base:
-        return _import(base)
+        return load_object(base, "agent")
     point = _announced()[base]
-    return _import(f"{point.module}:{point.attr}")
-
-
-def _import(path: str) -> Callable[[AgentSpec], Any]:
-    module, _, name = path.partition(":")
-    look_here()
-    try:
-        found: Any = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # the user's module may raise anything
-        hint = "; is it installed, or in this folder?" if isinstance(error, ModuleNotFoundError) else ""
-        raise UserError(f"agent {path!r}: {type(error).__name__}: {error}{_raised(error)}{hint}") from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise UserError(f"agent {path!r}: module {module} has no {name!r}")
-        found = getattr(found, part)
-    return found
-
-
-def _raised(error: BaseException) -> str:
-    """Where it was raised, unless in the import machinery: then the module itself was not found."""
-    if isinstance(error, SyntaxError):
-        return ""  # Python's own message says where
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [f for f in frames if f.filename not in (__file__, importlib.__file__) and not f.filename.startswith("<")]
-    return f" ({inside[-1].filename}, line {inside[-1].lineno})" if inside else ""
+    return load_object(f"{point.module}:{point.attr}", "agent")
 
 
 def _defined(factory: Any) -> str:

@@ -73,7 +73,7 @@ def _streams() -> list[tuple[str, int]]:
     from benchmarks.run import run
 
     with listening() as heard, tempfile.TemporaryDirectory() as folder:
-        run(plan(*AUDITED, root=Path(folder)), tensorboard=False, say=lambda line: None)
+        run(plan(*AUDITED, root=Path(folder)), trackers=(), say=lambda line: None)
     streams = [(" / ".join(map(str, name)), value) for name, value in heard]
     for function in (bootstrap, permutation_test):
         seed = np.random.SeedSequence(signature(function).parameters["seed"].default)

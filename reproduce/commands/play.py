@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from benchmarks.places import PLACES, open_place
 from reproduce import options
-from reproduce.text import shortened
 from results.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmarks.sweep import Job
-    from benchmarks.task import Task
+    from benchmarks.places.executor import Executor
+    from benchmarks.runs.job import Job
 
 
 @click.command()
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a hyper-parameter; repeatable.")
 @click.option("--replace", is_flag=True, help="Discard a run with the same id and start over.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--tensorboard/--no-tensorboard", default=True, help="Mirror the curves to TensorBoard.  [default: yes]")
-@click.option("--wandb", is_flag=True, help="Also log to Weights & Biases (WANDB_MODE=offline works).")
+@options.threads
+@options.trackers
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @options.results
 def run(
     task: str | None, env_id: str | None, agent: str, tier: str, seed: int, settings: tuple[str, ...],
-    replace: bool, threads: int, tensorboard: bool, wandb: bool, quiet: bool, root: Path | None,
+    replace: bool, threads: int, trackers: tuple[str, ...], quiet: bool, root: Path | None,
 ) -> None:  # fmt: skip
     """Train an agent on a task, evaluate it, write its rows.
 
@@ -46,23 +45,22 @@ def run(
     \b
     amago-bench run --task long_term_memory/tmaze/passive-10 --agent amago
     amago-bench run --task long_term_memory/tmaze/passive-10 --set lr=3e-4 --seed 1
-    amago-bench run --env CartPole-v1 --agent my_module:MyAgent
+    amago-bench run --env CartPole-v1 --agent my_module:MyAgent --tracker my_module:MyTracker
     """
     if bool(task) == bool(env_id):
         raise click.UsageError("give either --task or --env; `amago-bench list` shows the tasks")
-    from benchmarks.agents import parse_settings
-    from benchmarks.heap import keep_freed_memory
-    from benchmarks.plan import plan
-    from benchmarks.run import run as make
+    from benchmarks.agents import agent_id, parse_agent, parse_settings
+    from benchmarks.runs.job import Job, make
+    from results.store import results_root
 
     def say(line: str) -> None:
         if not quiet:
             click.echo(line)
 
-    keep_freed_memory()
-    name = task or f"foreign/gymnasium/{env_id}"
-    planned = plan(name, agent, tier, seed, parse_settings(settings), root=root, threads=threads)
-    folder = make(planned, replace=replace, tensorboard=tensorboard, wandb=wandb, say=say)
+    base, own = parse_agent(agent)
+    named = agent_id(base, {**own, **parse_settings(settings)})
+    job = Job(task or f"foreign/gymnasium/{env_id}", named, tier, seed, threads, trackers, replace)
+    folder = make(job, root or results_root(), say)
     say(f"rows in {folder}")
 
 
@@ -70,81 +68,70 @@ def run(
 @options.tasks()
 @options.agents
 @options.tier()
-@click.option("--seeds", type=options.Seeds(), default=None, help="Such as 0-4 or 0,1.  [default: those of the tier]")
+@options.seeds
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE,...",
+    help="Change a hyper-parameter; several values make a grid; repeatable.",
+)  # fmt: skip
 @options.replace
+@options.threads
+@options.trackers
+@click.option("--on", "place", type=options.Near(tuple(PLACES)), default="local", show_default=True, help="Where.")
 @options.workers
+@click.option("--dry-run", is_flag=True, help="Only list the runs that it would make.")
 @options.results
 def sweep(
-    patterns: tuple[str, ...], agent_ids: tuple[str, ...], tier: str, seeds: tuple[int, ...] | None,
-    replace: bool, workers: int | None, root: Path | None,
+    patterns: tuple[str, ...], agent_ids: tuple[str, ...], tier: str, seeds: int | tuple[int, ...] | None,
+    settings: tuple[str, ...], replace: bool, threads: int, trackers: tuple[str, ...], place: str,
+    workers: int | None, dry_run: bool, root: Path | None,
 ) -> None:  # fmt: skip
     """Make many runs, several at once.
 
-    Makes all of tasks x agents x seeds that are not finished yet, each with one process and one thread. Skips tasks of
-    a pattern without a budget at the tier, and `oracle` and `scripted` on tasks without such a policy. A run that fails
-    does not stop the others. To continue after Ctrl-C, repeat the command: finished runs stay finished, with --replace
-    only those of the present configuration. If runs failed, lists them and exits with 1.
+    Makes all of tasks x agents x settings x seeds that are not finished yet, each in a process of its own. Skips tasks
+    of a pattern without a budget at the tier, and `oracle` and `scripted` on tasks without such a policy. A run that
+    fails does not stop the others. To continue after Ctrl-C, repeat the command: finished runs stay finished, with
+    --replace only those of the present configuration. If runs failed, lists them and exits with 1.
+
+    Each value of --set makes an agent of its own: `--set lr=1e-4,3e-4` makes runs of amago@lr=1e-4 and amago@lr=3e-4.
+    A value that is a list stands in brackets: `--set 'discounts=(0.9,0.97),(0.99)'`.
 
     \b
     amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop
     amago-bench sweep --task long_term_memory/tmaze/passive-10 --agent amago --seeds 0-4 --workers 2
+    amago-bench sweep --task long_term_memory/tmaze/passive-10 --agent amago --set lr=1e-4,3e-4 --dry-run
     """
-    from benchmarks.agents import agent_id, check_agent, configuration, parse_agent, plays
-    from benchmarks.sweep import Job
+    from benchmarks.agents import parse_grid
+    from benchmarks.runs.grid import grid, missing
     from results.store import results_root
 
-    bases = [parse_agent(text) for text in agent_ids]
-    for base, _ in bases:
-        check_agent(base)
-    tasks = {task.id: task for pattern in patterns for task in _playable(pattern, tier)}
-    for task in tasks.values():
-        for base, settings in bases:
-            configuration(base, task, tier, settings)  # report a wrong setting once, not in each run
-    jobs = [
-        Job(task.id, agent_id(*agent), tier, seed)
-        for task in tasks.values() for seed in seeds or task.budget(tier).seeds for agent in bases
-        if plays(agent[0], task)
-    ]  # fmt: skip
-    if without := [f"{base} on {task.id}" for task in tasks.values() for base, _ in bases if not plays(base, task)]:
-        click.echo(f"left out, without such a policy: {shortened(without)}")
-    if not jobs:
-        raise UserError("there is no run to make; choose another agent or task")
-    if make_missing(jobs, root or results_root(), workers, replace):
+    root = root or results_root()
+    values = parse_grid(settings)
+    jobs = grid(patterns, agent_ids, tier, seeds, values, say=click.echo, threads=threads, trackers=trackers)
+    todo = missing(jobs, root, replace)
+    if dry_run:
+        click.echo(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished, {len(todo)} to make:")
+        for job in todo:
+            click.echo(f"  {job.run_id}")
+        return
+    if make_all(todo, len(jobs), root, open_place(place, workers)):
         raise click.exceptions.Exit(1)
 
 
-def _playable(pattern: str, tier: str) -> list[Task]:
-    """The tasks of a pattern that have a budget at the tier; prints the others. Raises UserError if none has."""
-    from benchmarks.catalog import match
+def make_all(todo: Sequence[Job], of: int, root: Path, executor: Executor) -> list[Job]:
+    """Make what is missing `of` a number of runs, and print what was done.
 
-    matched = match(pattern)
-    playable = [task for task in matched if tier in task.budgets]
-    if not playable:
-        matched[0].budget(tier)
-    if without := [task.id for task in matched if tier not in task.budgets]:
-        click.echo(f"left out, without a budget at the tier {tier}: {shortened(without)}")
-    return playable
-
-
-def make_missing(jobs: Sequence[Job], root: Path, workers: int | None, replace: bool) -> list[Job]:
-    """Make the missing runs and print what was done; return the failed ones, with a printed command for each.
-
-    With `replace`, runs made with another configuration count as missing too.
+    Returns the jobs that failed or were lost, after printing a command for each.
     """
-    from benchmarks.cores import available_cores
-    from benchmarks.sweep import missing
-    from benchmarks.sweep import sweep as make
+    from benchmarks.places.sweep import sweep as make
     from reproduce.live import live_report
 
-    todo = missing(jobs, root, replace)
     if not todo:
-        click.echo(f"nothing to run: all {len(jobs)} runs are finished")
+        click.echo(f"nothing to run: all {of} runs are finished")
         return []
-    workers = min(workers or available_cores(), len(todo))
-    click.echo(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished, {len(todo)} to make, {workers} at once")
-    with live_report(workers) as report:
-        states = make(todo, root, workers, report)
-    failed = [state for state in states if state.status == "failed"]
+    click.echo(f"{of - len(todo)} of {of} runs are finished, {len(todo)} to make")
+    with live_report(executor) as report:
+        states = make(todo, root, executor, report)
+    failed = [state for state in states if state.status != "finished"]
     if failed:
         click.echo(f"{len(failed)} of {len(states)} runs failed:", err=True)
         for state in failed:
@@ -159,6 +146,8 @@ def rerun_command(job: Job, root: Path) -> str:
     from results.store import results_root
 
     named = {"--task": job.task, "--agent": job.agent, "--tier": job.tier, "--seed": str(job.seed)}
+    if job.threads > 1:
+        named["--threads"] = str(job.threads)
     if root != results_root():
         named["--results"] = str(root)
     return shlex.join(["amago-bench", "run", *(word for pair in named.items() for word in pair)])

@@ -130,12 +130,17 @@ def merge(tier: str, replace: bool, root: Path | None) -> None:
     "--figure", "name", type=NAMES, metavar="FIGURE", default=None,
     help=f"Only this one of {', '.join(FIGURES)}.  [default: all]",
 )  # fmt: skip
-@click.option("--seeds", type=click.IntRange(min=1), default=None, help="Seeds 0 to N-1.  [default: each figure's]")
+@options.seeds
 @options.replace
 @options.workers
 @options.results
 def reproduce(
-    tier: str, name: str | None, seeds: int | None, replace: bool, workers: int | None, root: Path | None
+    tier: str,
+    name: str | None,
+    seeds: int | tuple[int, ...] | None,
+    replace: bool,
+    workers: int | None,
+    root: Path | None,
 ) -> None:
     """Make the missing runs for the figures, then write the figures.
 
@@ -143,13 +148,16 @@ def reproduce(
     amago-bench reproduce
     amago-bench reproduce --tier laptop --figure passive-tmaze
     """
-    from reproduce.commands.play import make_missing
+    from benchmarks.places.local import Local
+    from benchmarks.runs.grid import missing
+    from reproduce.commands.play import make_all
     from reproduce.pipeline import jobs, refresh
     from results.store import results_root
 
     root = root or results_root()
     names = [name] if name else list(FIGURES)
-    failed = make_missing(jobs(names, tier, seeds), root, workers, replace)
+    wanted = jobs(names, tier, seeds)
+    failed = make_all(missing(wanted, root, replace), len(wanted), root, Local(workers))
     for each in names:
         files, fresh = refresh(each, tier, root)
         click.echo(f"figure {each} {'drawn from the tables' if fresh else 'is up to date'}:")

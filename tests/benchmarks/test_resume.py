@@ -249,7 +249,7 @@ def kill_again_and_again(root: Path, kind: str, agent: str, env_steps: int, kill
                 _die_in_write(random.Random(life).randrange(1, 9))
             if life < kills:
                 _slow_down()
-            make_run(root, kind, agent, env_steps, tensorboard=False, say=print)
+            make_run(root, kind, agent, env_steps, trackers=(), say=print)
             os._exit(0)
         if life < kills:
             deadline = time.monotonic() + 20
@@ -292,7 +292,7 @@ def check_kills(tmp_path: Path, kind: str, agent: str, env_steps: int, kills: in
     assert done.returncode == 0, done.stdout + done.stderr
     folder = plan(make_task(kind, env_steps), agent, root=tmp_path / "killed").folder
     assert (folder / "log.txt").read_text().count("resumes from step") >= kills // 2
-    straight = make_run(tmp_path / "straight", kind, agent, env_steps, tensorboard=False)
+    straight = make_run(tmp_path / "straight", kind, agent, env_steps, trackers=())
     assert rows(folder) == rows(straight)
     assert weights(folder) == weights(straight)
 

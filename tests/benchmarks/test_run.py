@@ -133,7 +133,7 @@ def test_skipped_updates_are_said_in_the_row(toy):
     assert toy.rows("runs")[-1].message == "5 of 20 updates skipped: gradients not finite"
 
 
-def test_tensorboard_mirrors_the_curves(toy):
+def test_tensorboard_shows_the_curves(toy):
     events = EventAccumulator(str(toy.run() / "tensorboard"))
     events.Reload()
     assert [(e.step, e.value) for e in events.Scalars("evaluation/return_mean")] == [(20, 4.0), (40, 4.0)]
@@ -167,7 +167,7 @@ def test_wandb_is_asked_for_before_anything_is_touched(toy, monkeypatch):
     toy.run()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install wandb"):
-        toy.run(wandb=True, replace=True)
+        toy.run(trackers=["wandb"], replace=True)
     assert toy.rows("runs")[-1].status == "finished"
 
 
@@ -178,7 +178,7 @@ def test_wandb_gets_what_the_tables_get(toy, monkeypatch):
     fake.__spec__ = types.SimpleNamespace()
     fake.init = lambda **options: handle
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    toy.run(wandb=True)
+    toy.run(trackers=["wandb"])
     assert [step for step, values in logged if "evaluation/return_mean" in values] == [20, 40]
     assert finished == [1]
 

@@ -230,7 +230,7 @@ class Killed(BaseException):
 
 def make_run(agent: str, root: Path, task: str | Task = "long_term_memory/tmaze/passive-10", **options: Any) -> Path:
     planned = plan(task, agent, settings=SETTINGS[agent], root=root)
-    return run(planned, tensorboard=False, **({"say": lambda _: None} | options))
+    return run(planned, trackers=(), **({"say": lambda _: None} | options))
 
 
 def result(folder: Path) -> list[Any]:

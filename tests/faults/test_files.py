@@ -186,7 +186,7 @@ def test_a_damaged_json_file_is_named_and_left_alone(command, finished, name, te
 def test_a_progress_file_that_is_damaged_harms_nothing(command, finished):
     (finished / FOLDER / "progress.json").write_text('{"st')
     assert command("status")[0] == command(*RUN)[0] == 0
-    command("sweep", "--task", "foreign/gymnasium/broken_envs:Fine-v0", "--agent", "watching:Watcher", "--seeds", "0")
+    command("sweep", "--task", "foreign/gymnasium/broken_envs:Fine-v0", "--agent", "watching:Watcher", "--seeds", "1")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from benchmarks import api
-from benchmarks.sweep import Job, missing
+from benchmarks.runs.grid import missing
+from benchmarks.runs.job import Job
 from results.errors import UserError
 from results.renames import RENAMED
 from results.seal import NAME, seal
@@ -52,7 +53,7 @@ def test_a_run_finished_under_old_names_is_finished_and_found(command, old_run):
     assert '"target_rate"' in (old_run / "config.json").read_text()
     code, out, _ = command(*RUN)
     assert (code, f"is finished already: {old_run}" in out) == (0, True)
-    sweep = command("sweep", "--task", TASK, "--agent", NEW, "--seeds", "0")
+    sweep = command("sweep", "--task", TASK, "--agent", NEW, "--seeds", "1")
     assert sweep == (0, "nothing to run: all 1 runs are finished\n", "")
     run_id = f"smoke:{TASK}:{NEW}:0"
     assert re.search(rf"^{re.escape(run_id)} +finished ", command("status")[1], re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The same command and seed give the same rows: in other processes, with any number of workers, mirrors or none.
+"""The same command and seed give the same rows: in other processes, with any number of workers, trackers or none.
 
 Of a run in every column but time, memory and start.
 """
@@ -19,7 +19,7 @@ CARTPOLE = ["--env", "CartPole-v1", "--seed", "3", "--agent"]
 WAYS = {
     "0 workers": ([], {"AMAGO_BENCH_WORKERS": "0"}),
     "2 workers": ([], {"AMAGO_BENCH_WORKERS": "2"}),
-    "no TensorBoard": (["--no-tensorboard"], {}),
+    "no tracker": (["--tracker", "none"], {}),
     "another hash seed": ([], {"PYTHONHASHSEED": "7"}),
 }
 
@@ -50,7 +50,7 @@ def test_a_run_gives_the_same_rows(command, tmp_path):
     first = rows(tmp_path / "first")
     assert len({row["episode_return"] for row in first["episodes"]}) > 10  # a difference would be seen
     variables = {"AMAGO_BENCH_WORKERS": "2", "PYTHONHASHSEED": "7"}
-    call(tmp_path / "other", ["run", *CARTPOLE, "random", "--no-tensorboard"], variables)
+    call(tmp_path / "other", ["run", *CARTPOLE, "random", "--tracker", "none"], variables)
     assert rows(tmp_path / "other") == first
 
 

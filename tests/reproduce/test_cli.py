@@ -94,10 +94,10 @@ def test_what_is_unknown_gets_one_line_with_the_nearest_names(command, arguments
         (["run", "--task", TASK, "--agent", "random@foo=1"], "random has no hyper-parameters; leave foo out"),
         (["sweep", "--task", TASK, "--agent", "oracle@x=1"], "oracle has no hyper-parameters; leave x out"),
         (["run", "--task", TASK, "--seed", "-1"], "--seed"),
-        (["sweep", "--task", TASK, "--agent", "random", "--seeds", "4-0"], "0-4 or 0,1"),
+        (["sweep", "--task", TASK, "--agent", "random", "--seeds", "4-0"], "0-4, or 0,1"),
         (["sweep", "--task", TASK, "--agent", "random", "--workers", "0"], "--workers"),
         (
-            ["sweep", "--task", LONG, "--agent", "random", "--tier", "laptop", "--seeds", "0"],
+            ["sweep", "--task", LONG, "--agent", "random", "--tier", "laptop", "--seeds", "1"],
             "no budget for tier 'laptop'",
         ),
     ],

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.sweep import Job, State
+from benchmarks.places.sweep import State
+from benchmarks.runs.job import Job
 from reproduce.live import Lines, last_return, pace, time_left
-from reproduce.text import aligned, duration, shortened
+from reproduce.text import aligned, duration
 
 
 def state(seed, status="running", seconds=0.0, **progress):
@@ -22,22 +23,22 @@ def test_pace_is_unknown_before_the_first_step(progress):
     assert (now.share, now.rate, now.left) == (0.0, None, None)
 
 
-def test_time_left_takes_waiting_runs_for_mean_ones():
+def test_time_left_takes_queued_runs_for_mean_ones():
     states = [
         state(0, "finished", 20.0),
         state(1, "running", 5.0, env_steps=100, total=200, wall_s=5.0),  # 5 s left, 10 s in all
-        state(2, "waiting"),
-        state(3, "waiting"),
+        state(2, "queued"),
+        state(3, "queued"),
     ]
     assert time_left(states, workers=1) == pytest.approx(5 + 2 * 15)
     assert time_left(states, workers=2) == pytest.approx((5 + 2 * 15) / 2)
-    assert time_left([state(0, "waiting")], 1) is None
+    assert time_left([state(0, "queued")], 1) is None
 
 
 def test_one_line_for_each_run_that_ended():
     said = []
     lines = Lines(said.append)
-    states = [state(0, "finished", 61.0, **{"return": 0.5}), state(1, "running"), state(2, "waiting")]
+    states = [state(0, "finished", 61.0, **{"return": 0.5}), state(1, "running"), state(2, "queued")]
     lines(states)
     lines(states)
     states[1].status, states[1].message = "failed", "no luck"
@@ -59,8 +60,3 @@ def test_duration(seconds, text):
 
 def test_aligned_numbers_stand_to_the_right():
     assert aligned(("name", "n"), [("a", 5), ("bcdef", 12.0), ("c", None)]) == "name    n\na       5\nbcdef  12\nc"
-
-
-def test_a_long_list_of_names_is_shortened():
-    assert shortened(["a", "b", "c"]) == "a, b, c"
-    assert shortened(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
