@@ -25,7 +25,7 @@ from results.schema import TABLES
 from results.store import load, merge_runs, read_table
 
 AMOUNTS = [150, pytest.param(1000, marks=pytest.mark.slow)]
-TABLE_FILES = ("runs.csv", "curves.csv", "episodes.csv")
+TABLE_FILES = ("runs.csv", "curves.csv", "episodes.csv", "tasks.csv")
 
 
 # --- damage ---
@@ -119,7 +119,7 @@ def everything(root):
     """All that the commands read of the local runs, through the functions that they call."""
     (folder,) = root.glob("runs/**/seed-0")
     run = api.load(folder)
-    rows = [row for table in ("runs", "curves", "episodes") for row in load(table, root, ("runs",))]
+    rows = [row for table in ("runs", "curves", "episodes", "tasks") for row in load(table, root, ("runs",))]
     shutil.rmtree(root / "merged", ignore_errors=True)
     merge_runs(root, "smoke", root / "merged")
     merged = [path.read_bytes() for path in sorted((root / "merged").iterdir())]
@@ -138,8 +138,8 @@ def test_a_finished_run(finished, amount):
 @pytest.mark.parametrize("amount", AMOUNTS)
 def test_reference_tables(finished, amount):
     files = sorted((finished / "reference" / "smoke").iterdir())
-    assert [path.name for path in files] == ["SHA256SUMS", "curves.csv", "episodes.csv.gz", "runs.csv"]
-    read = lambda: [load(table, finished, ("reference",)) for table in ("runs", "curves", "episodes")]  # noqa: E731
+    assert [path.name for path in files] == ["SHA256SUMS", "curves.csv", "episodes.csv.gz", "runs.csv", "tasks.csv"]
+    read = lambda: [load(table, finished, ("reference",)) for table in ("runs", "curves", "episodes", "tasks")]  # noqa: E731
     outcome = fuzz(files, read, amount)
     assert outcome["other"] == 0
     assert outcome["refused"] > 0.9 * amount
