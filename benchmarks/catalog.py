@@ -6,6 +6,7 @@ import difflib
 import math
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib import import_module
@@ -17,7 +18,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
-from benchmarks.imports import look_here
+from benchmarks.imports import load_object, look_here
 from benchmarks.slots import SlotFault
 from benchmarks.task import Budget, Task
 from benchmarks.workers import vectorise
@@ -59,9 +60,15 @@ def _add(found: dict[str, Task], more: Iterable[Task], where: str) -> None:
 
 
 def get_task(task_id: str) -> Task:
-    """The task of an id; `foreign/gymnasium/<ENV_ID>` wraps any registered environment. Raises UserError."""
+    """The task of an id. Raises UserError.
+
+    `foreign/gymnasium/<ENV_ID>` wraps any registered environment; `my_module:MY_TASK` is a task of one's own, whose id
+    is then this name.
+    """
     if task_id.startswith(FOREIGN):
         return foreign_task(task_id.removeprefix(FOREIGN))
+    if ":" in task_id:
+        return own_task(task_id)
     if task_id not in tasks():
         raise UserError(f"unknown task {task_id!r}; {_nearest(task_id)}")
     return tasks()[task_id]
@@ -69,7 +76,7 @@ def get_task(task_id: str) -> Task:
 
 def match(pattern: str) -> list[Task]:
     """The tasks whose id matches a shell pattern such as `long_term_memory/tmaze/*`. Raises UserError if none does."""
-    if pattern.startswith(FOREIGN):
+    if pattern.startswith(FOREIGN) or ":" in pattern:
         return [get_task(pattern)]
     matched = [task for task_id, task in tasks().items() if fnmatchcase(task_id, pattern)]
     if not matched:
@@ -84,6 +91,14 @@ def _nearest(task_id: str) -> str:
     near += [tails[tail] for tail in difflib.get_close_matches(task_id.rsplit("/", 1)[-1], tails, n=3)]
     names = list(dict.fromkeys(near))[:3]
     return f"did you mean {', '.join(names)}?" if names else "`amago-bench list` shows all tasks"
+
+
+def own_task(name: str) -> Task:
+    """The `Task` under `my_module:MY_TASK`, in the current folder or installed. Raises UserError for anything else."""
+    found = load_object(name, "task")
+    if not isinstance(found, Task):
+        raise UserError(f"task {name!r} is of type {type(found).__name__}; it must be a benchmarks.task.Task")
+    return replace(found, id=name)  # the name by which every process finds it
 
 
 def foreign_task(env_id: str) -> Task:

@@ -24,7 +24,7 @@ def load_object(path: str, what: str) -> Any:
     """
     module, _, name = path.partition(":")
     if not (module and name):
-        raise UserError(f"{what} {path!r} is not of the form module:Class")
+        raise UserError(f"{what} {path!r} is not of the form module:name")
     look_here()
     try:
         found: Any = importlib.import_module(module)

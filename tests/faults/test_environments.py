@@ -92,6 +92,21 @@ def test_an_environment_that_cannot_be_made_is_one_line(command, name, says):
     assert says in err
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("my_tasks:ROOMS", "module my_tasks has no 'ROOMS'"),
+        ("no_such:ROOMS", "No module named 'no_such'"),
+        ("my_tasks:NUMBER", "is of type int; it must be a benchmarks.task.Task"),
+        (":ROOMS", "is not of the form module:name"),
+    ],
+)
+def test_a_task_of_ones_own_that_is_none_is_one_line(command, folder, name, says):
+    (folder / "my_tasks.py").write_text("NUMBER = 7\n")
+    code, out, err = command("run", "--task", name, "--agent", "random")
+    assert (code, out, err.count("\n")) == (2, "", 1) and says in err and name in err, err
+
+
 def test_a_module_that_does_not_import_is_one_line(command, folder):
     (folder / "no_python.py").write_text("def")
     code, _, err = command("run", "--env", "no_python:Any-v0")

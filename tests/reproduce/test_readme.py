@@ -1,5 +1,6 @@
 """What the README says works when it is done as written."""
 
+import ast
 import os
 import re
 import shlex
@@ -18,7 +19,7 @@ from reproduce.cli import cli, main
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-AGENT, INTERFACE = (text for language, text in BLOCKS if language == "python")
+AGENT, TASK, INTERFACE = (text for language, text in BLOCKS if language == "python")
 COMMANDS = [line for language, text in BLOCKS if language == "bash" for line in text.splitlines()]
 
 
@@ -115,6 +116,22 @@ def test_the_agent_is_short_runs_and_learns(shell, tmp_path):
     rows = shell("-m", "reproduce.cli", "table", "--tier", "smoke", "--format", "csv").splitlines()
     row = dict(zip(rows[0].split(","), rows[1].split(","), strict=True))
     assert float(row["mean"]) > 0.4  # right away it has 0, and 0.5 is the best without memory
+
+
+def test_the_task_is_short_and_can_be_played_and_compared(shell, tmp_path):
+    """Its scale goes with its runs, so that a reader of the rows needs no file of the user's."""
+    assert len(TASK.splitlines()) <= 25
+    (tmp_path / "my_task.py").write_text(TASK)
+    (run_it, table) = (line for line in COMMANDS if "my_task:POSITIONS" in line)
+    shell("-m", "reproduce.cli", *shlex.split(run_it)[1:], "--agent", "random")
+    (tmp_path / "my_task.py").unlink()
+    assert "my_task:POSITIONS" in shell("-m", "reproduce.cli", *shlex.split(table)[1:])
+    scores = (
+        "from analysis import frames, scores; print(scores.with_normalised(frames.scores())"
+        ".query('task == \"my_task:POSITIONS\"')['normalised'].tolist())"
+    )
+    (normalised,) = ast.literal_eval(shell("-c", scores))
+    assert abs(normalised) < 0.1  # random play
 
 
 def test_the_python_interface(shell, tmp_path):
