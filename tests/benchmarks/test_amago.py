@@ -19,12 +19,14 @@ SMALL = {"encoder_hidden": "8", "encoder_width": "8", "width": "8", "actor_criti
 def test_memory_lives_from_the_first_to_the_last_step_of_a_rollout(
     toys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, preset: str
 ) -> None:
-    """The policies of an evaluation are those of one forward pass over what was seen and done in each rollout."""
+    """The policies of an evaluation are those of one forward pass over what was seen and done in each rollout, and what
+    is done is what the policy says: no exploration."""
     task = toys.scripted(lambda t: (t / 10, False, False, {"inner_reset": t == 2}), HORIZON)
     envs = task.make(1)
     spaces = envs.single_observation_space, envs.single_action_space
     agent = Amago(AgentSpec(task, "smoke", 0, *spaces, SLOTS, 40, SMALL, 1, tmp_path), preset)
-    core, shown, policies, actions = agent.agent, [], [], []
+    core, shown, done, policies, actions = agent.agent, [], [], [], []
+    core.encoder.norm.moments.variance[0] = 2.0**40  # ids up to 2^20 would drown every other input
     head, act = core.actor_critic.act, agent.act
 
     def spy_on_the_head(policy: torch.Tensor, rng: np.random.Generator, sample: bool) -> np.ndarray:
@@ -34,12 +36,15 @@ def test_memory_lives_from_the_first_to_the_last_step_of_a_rollout(
 
     def spy_on_the_agent(step: VectorStep, *rest: object) -> object:
         shown.append(step)
-        return act(step, *rest)
+        answer = act(step, *rest)
+        done.append(answer[0])
+        return answer
 
     monkeypatch.setattr(core.actor_critic, "act", spy_on_the_head)
     monkeypatch.setattr(agent, "act", spy_on_the_agent)
     evaluate(agent, task, evaluation_seeds(task.id, "final"), ROLLOUTS * SLOTS, SLOTS)
     assert len(shown) == HORIZON * ROLLOUTS
+    np.testing.assert_array_equal(done, actions)
 
     for slot in range(SLOTS):
         for rollout in range(ROLLOUTS):
