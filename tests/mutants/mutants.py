@@ -215,13 +215,13 @@ def the_waiting_slice_lost(node):
 
 
 @mutant(
-    "amago_core.exploration:Exploration.epsilon",
-    "amago_core/test_exploration.py::test_the_schedule_with_a_multiplier_of_one",
+    "amago_core.exploration:Exploration.apply",
+    "amago_core/test_collect.py::test_exploration_ends_when_it_is_annealed",
 )
 def exploration_never_annealed(node):
     match node:
-        case ast.Assign([ast.Name("trained")]):
-            return "trained = 0.0"
+        case ast.Call(ast.Attribute(_, "epsilon") as epsilon, [position, _]):
+            return f"{text(epsilon)}({text(position)}, 0)"
 
 
 @mutant("benchmarks.agents.amago:Amago.act", IN_EVALUATION)
