@@ -7,13 +7,14 @@ them. Flat on purpose: `--set lr=3e-4` names a field.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
+
+from amago_core.names import did_you_mean
 
 #: Discount lists of the paper-time code (agent.md 4.1). The acting discount `gamma` is appended as the last entry.
 DISCRETE_DISCOUNTS = (
@@ -89,8 +90,8 @@ class Hyperparameters:
         values = {}
         for name, value in settings.items():
             if name not in fields:
-                near = difflib.get_close_matches(name, fields, n=3)
-                raise ValueError(f"unknown setting '{name}'" + (f", did you mean {' or '.join(near)}?" if near else ""))
+                hint = did_you_mean(name, fields)
+                raise ValueError(f"unknown setting '{name}'" + (f"; {hint}" if hint else ""))
             values[name] = _parse(name, value, hints[name]) if isinstance(value, str) else value
         return dataclasses.replace(self, **values)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import warnings
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
+from amago_core.names import did_you_mean
 from benchmarks.imports import load_object, look_here
 from benchmarks.slots import SlotFault
 from benchmarks.task import Budget, Task
@@ -85,12 +85,7 @@ def match(pattern: str) -> list[Task]:
 
 
 def _nearest(task_id: str) -> str:
-    # Ids share long prefixes, so that an id without its domain or suite looks far off: compare the last parts too.
-    tails = {known.rsplit("/", 1)[-1]: known for known in tasks()}
-    near = difflib.get_close_matches(task_id, tasks(), n=3)
-    near += [tails[tail] for tail in difflib.get_close_matches(task_id.rsplit("/", 1)[-1], tails, n=3)]
-    names = list(dict.fromkeys(near))[:3]
-    return f"did you mean {', '.join(names)}?" if names else "`amago-bench list` shows all tasks"
+    return did_you_mean(task_id, tasks(), "`amago-bench list` shows all tasks")
 
 
 def own_task(name: str) -> Task:
@@ -114,8 +109,7 @@ def foreign_task(env_id: str) -> Task:
             import_module(module)
         spec = gymnasium.spec(name)
     except Exception as error:
-        near = difflib.get_close_matches(name, gymnasium.registry, n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else "name the module that registers it: `module:Id-v0`"
+        hint = did_you_mean(name, gymnasium.registry, "name the module that registers it: `module:Id-v0`")
         raise UserError(f"gymnasium knows no environment {env_id!r} ({error}); {hint}") from error
     return Task(
         id=FOREIGN + env_id,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from amago_core.names import did_you_mean
 from results.schema import TIERS
 
 
@@ -16,8 +16,7 @@ class Near(click.Choice[str]):
     """A choice whose error for a wrong value names the nearest right ones."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        near = difflib.get_close_matches(str(value), self.choices, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(self.choices)}"
+        hint = did_you_mean(str(value), self.choices, f"choose from {', '.join(self.choices)}")
         return f"{value!r} is unknown; {hint}"
 
 

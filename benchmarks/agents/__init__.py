@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import re
@@ -11,6 +10,7 @@ from dataclasses import asdict
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from amago_core.names import did_you_mean
 from benchmarks.agents.protocol import Agent, AgentSpec, ContractError
 from benchmarks.imports import load_object
 from benchmarks.task import Task
@@ -90,8 +90,7 @@ def check_agent(base: str) -> None:
         return
     known = agents()
     if base not in known:
-        near = difflib.get_close_matches(base, known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}, or module:Class"
+        hint = did_you_mean(base, known, f"known: {', '.join(known)}, or module:Class")
         raise UserError(f"unknown agent {base!r}; {hint}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import shlex
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amago_core.names import did_you_mean
 from benchmarks.places import PLACES, open_place
 from reproduce import options
 from results.errors import UserError
@@ -186,8 +186,7 @@ def _folder_of(run: str, root: Path) -> Path:
         return Path(run)
     rows = {row.run_id: row for row in load("runs", root, sources=("runs",))}
     if run not in rows:
-        near = difflib.get_close_matches(run, rows, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`amago-bench status` lists the runs"
+        hint = did_you_mean(run, rows, "`amago-bench status` lists the runs")
         raise UserError(f"no run {run!r} under {root / 'runs'}; {hint}")
     row = rows[run]
     return run_folder(root, row.tier, row.task, row.agent, row.seed)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
+from amago_core.names import did_you_mean
 from analysis.figures import FIGURES
 from reproduce import options
 
@@ -69,8 +69,7 @@ def _unmatched(root: Path | None, tier: str | None, pattern: str, agent_ids: Seq
 
 
 def _near(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.7)
-    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    return did_you_mean(name, known, f"there are {', '.join(known)}")
 
 
 @click.command()
