@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.figure import Figure
 
 GREEN, ORANGE, BLUE, SKY, PURPLE, VERMILION, YELLOW, BLACK, GREY = (
     "#009E73", "#E69F00", "#0072B2", "#56B4E9", "#CC79A7", "#D55E00", "#F0E442", "#000000", "#767676",
 )  # fmt: skip
+# Of the words that stand where there is nothing to draw.
+PLACEHOLDER: dict[str, Any] = {
+    "color": "#888888", "ha": "center", "va": "center",
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 2},  # covers the grid
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,3 @@ def paper_style() -> Iterator[None]:
     }  # fmt: skip
     with matplotlib.rc_context(settings):
         yield
-
-
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Writes `name`.png and `name`.pdf without a time stamp, so that the same tables produce the same files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
-    for path in paths:
-        extra = {"CreationDate": None} if path.suffix == ".pdf" else {}
-        figure.savefig(path, bbox_inches="tight", metadata=extra)
-    return paths

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from analysis.figures import FIGURES
 from benchmarks.runs.job import Job
-from results.errors import UserError
-from results.store import COMMITTED, reference_folders, replace_file
+from results.store import COMMITTED, reference_folders
 
 ANALYSIS = Path(__file__).resolve().parents[1] / "analysis"
 
@@ -28,29 +27,16 @@ def jobs(names: Iterable[str], tier: str, seeds: int | Sequence[int] | None = No
 
 
 def refresh(name: str, tier: str, root: Path) -> tuple[list[Path], bool]:
-    """The files of a figure, its parts and its table under `root`, and whether they had to be rewritten.
+    """The files of a figure under `root`, and whether they had to be rewritten.
 
-    They are rewritten if a table or the drawing code is newer, or a file is missing. Raises UserError if a file is
-    still missing afterwards, so that a silent failure is not taken for a figure.
+    They are rewritten if a table or the drawing code is newer, or a file is missing.
     """
-    folder = root / "figures"
-    stems = [name, *(f"{name}-{part}" for part in FIGURES[name].parts)]
-    table = folder / f"{name}-{tier}.csv"
-    drawings = [folder / f"{stem}-{tier}.{kind}" for stem in stems for kind in ("png", "pdf")]
-    files = [table, *drawings]
+    files = FIGURES[name].files(tier, root)
     if all(path.exists() for path in files):
         written = min(path.stat().st_mtime for path in files)
         if all(path.stat().st_mtime <= written for path in _sources(tier, root)):
             return files, False
-    from analysis.table import render, summary
-
-    spec = FIGURES[name]
-    rows = summary(root, tier, agents=spec.agents)
-    replace_file(table, render(rows[rows["task"].isin(spec.tasks(tier))], "csv").encode())
-    drawn = spec.draw(tier, root)
-    if missing := [path for path in (*drawings, *drawn) if not path.exists()]:
-        raise UserError(f"figure {name} ended without writing {missing[0]}")
-    return files, True
+    return FIGURES[name].write(tier, root), True
 
 
 def _sources(tier: str, root: Path) -> Iterator[Path]:

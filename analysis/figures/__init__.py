@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
+from analysis.drawing import Drawing, paths
 from results.errors import UserError
+from results.store import results_root
 
 
 @dataclass(frozen=True)
 class FigureSpec:
     """A figure of the paper. `runs` says for each tier which tasks it shows and how many seeds an agent has there.
 
-    `only` says for each tier which agents play not all of these tasks, and which they do play. `parts` are further
-    drawings that the module writes beside the first: `<name>-<part>-<tier>.png` and `.pdf`.
+    `only` says for each tier which agents play not all of these tasks, and which they do play. `drawings` are modules
+    with a function `draw(tier, root) -> Drawing`, by the name of the file without the tier.
     """
 
     title: str
-    module: str  # has draw(tier, root) -> list[Path]
+    drawings: Mapping[str, str]
     agents: tuple[str, ...]
     runs: Mapping[str, Mapping[str, int]]
     only: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    parts: tuple[str, ...] = ()
 
     def tasks(self, tier: str) -> tuple[str, ...]:
         """The tasks of a tier. Raises UserError for a tier that the figure does not have."""
@@ -39,11 +40,22 @@ class FigureSpec:
                 if task in fewer.get(agent, (task,)):
                     yield task, agent, self.runs[tier][task]
 
-    def draw(self, tier: str, root: Path | None = None) -> list[Path]:
-        """Draws from the tables under `root` (default: `results.store.results_root()`); returns the files written."""
+    def files(self, tier: str, root: Path) -> list[Path]:
+        """All that `write` writes. Raises UserError as `tasks` does."""
         self.tasks(tier)
-        paths: list[Path] = import_module(self.module).draw(tier, root)
-        return paths
+        return [path for name in self.drawings for path in paths(root / "figures", f"{name}-{tier}")]
+
+    def write(self, tier: str, root: Path | None = None) -> list[Path]:
+        """Draws from the tables under `root` (default: `results.store.results_root()`); returns the files written."""
+        from analysis.style import paper_style
+
+        root = root or results_root()
+        files = self.files(tier, root)
+        with paper_style():
+            for name, module in self.drawings.items():
+                drawing: Drawing = import_module(module).draw(tier, root)
+                drawing.save(root / "figures", f"{name}-{tier}")
+        return files
 
 
 def _tmaze(**seeds_by_corridor: int) -> dict[str, int]:
@@ -70,7 +82,7 @@ _POPGYM_SMOKE = _popgym("PositionOnlyPendulumEasy", "RepeatPreviousEasy")
 FIGURES: dict[str, FigureSpec] = {
     "passive-tmaze": FigureSpec(
         title="Passive T-Maze",
-        module="analysis.figures.passive_tmaze",
+        drawings={"passive-tmaze": "analysis.figures.passive_tmaze"},
         agents=("amago", "amago-gru", "amago-memoryless"),
         runs={
             "smoke": _tmaze(n10=1, n30=1),
@@ -80,7 +92,11 @@ FIGURES: dict[str, FigureSpec] = {
     ),
     "popgym": FigureSpec(
         title="POPGym summary",
-        module="analysis.figures.popgym",
+        drawings={
+            "popgym": "analysis.figures.popgym_summary",
+            "popgym-curves": "analysis.figures.popgym_curves",
+            "popgym-recall": "analysis.figures.popgym_recall",
+        },
         agents=("amago", "amago-naive", "amago-gru", "amago-memoryless", "sb3-recurrent-ppo", "sb3-ppo"),
         runs={
             "smoke": dict.fromkeys(_POPGYM_SMOKE, 1),
@@ -94,6 +110,5 @@ FIGURES: dict[str, FigureSpec] = {
                 "sb3-ppo": (),
             },
         },
-        parts=("curves", "recall"),
     ),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import frames, stats
+from analysis.drawing import Drawing
 from analysis.figures import FIGURES
-from analysis.style import AGENTS, BLACK, GREY, agent_style, paper_style, save
+from analysis.style import AGENTS, BLACK, GREY, agent_style
 from analysis.table import EARLY_STOP, summary
-from results.store import results_root
 
 SPEC = FIGURES["passive-tmaze"]
 PREFIX = "long_term_memory/tmaze/passive-"
@@ -37,13 +36,10 @@ class Data:
     left_out: tuple[str, ...]  # cells of a second protocol or configuration
 
 
-def draw(tier: str, root: Path | None = None) -> list[Path]:
-    """Writes `figures/passive-tmaze-<tier>.png` and `.pdf` under `root`, from the tables alone; returns the paths."""
-    root = root or results_root()
+def draw(tier: str, root: Path) -> Drawing:
+    """The figure with the rows of `table.summary` that it shows."""
     data = load(tier, root)
-    with paper_style():
-        figure = plot(data)
-        return save(figure, root / "figures", f"passive-tmaze-{tier}")
+    return Drawing(plot(data), data.means.drop(columns="corridor"), caption(data))
 
 
 def load(tier: str, root: Path) -> Data:
@@ -96,7 +92,6 @@ def plot(data: Data) -> Figure:
             handles=handles, title=title, loc="upper left", bbox_to_anchor=(1.01, height), alignment="left"
         )
         axes.add_artist(legend)
-    figure.text(0.05, -0.05, "\n".join(textwrap.wrap(caption(data), 138)), va="top", fontsize=8)
     return figure
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.popgym_data import SPEC, Data, common_caption, short, write_caption
-from analysis.style import BLACK, agent_style
+from analysis.drawing import Drawing
+from analysis.figures.popgym_data import SPEC, Data, common_caption, load, short
+from analysis.style import BLACK, PLACEHOLDER, agent_style
 
-STEM = "popgym-curves"
+
+def draw(tier: str, root: Path) -> Drawing:
+    """The curves with every evaluation on them."""
+    data = load(tier, root)
+    return Drawing(plot(data), data.curves, caption(data))
 
 
 def plot(data: Data) -> Figure:
@@ -35,7 +41,6 @@ def plot(data: Data) -> Figure:
         Line2D([], [], color=BLACK, linestyle=":", linewidth=1, label="Random"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(4, 2 * columns), frameon=False)
-    write_caption(figure, caption(data))
     return figure
 
 
@@ -52,7 +57,8 @@ def _panel(axes: Axes, task: str, curves: pd.DataFrame, finished: set[str]) -> N
     axes.xaxis.set_major_formatter(lambda x, _: _steps(x))
     axes.locator_params(axis="x", nbins=4)
     if curves.empty:
-        axes.text(0.5, 0.5, "no runs", color="#999999", ha="center", va="center", transform=axes.transAxes)
+        axes.set_xticks([])
+        axes.text(0.5, 0.5, "no runs", **PLACEHOLDER, transform=axes.transAxes)
     for agent in SPEC.agents:
         seeds = curves[curves["agent"] == agent]
         color = agent_style(agent).color
@@ -73,11 +79,12 @@ def _steps(x: float) -> str:
     return f"{x / 1e6:g}M" if abs(x) >= 1e6 else f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"
 
 
-def caption(data: Data) -> list[str]:
-    """The caption, as sentences."""
-    return [
+def caption(data: Data) -> str:
+    """The caption: what is drawn, the kind of interval, n, what is missing."""
+    sentences = [
         "Thin lines: single seeds; thick lines: mean of the finished ones at the evaluations that all of these have; "
         "the last point is the final evaluation.",
         "No interval is drawn: the final returns have theirs in the table.",
         *common_caption(data, data.agents),
     ]
+    return " ".join(sentences)

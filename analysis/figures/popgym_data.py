@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis import frames, scores
 from analysis.figures import FIGURES
@@ -17,6 +15,7 @@ from analysis.style import agent_style
 NAME = "popgym"
 SPEC = FIGURES[NAME]
 PREFIX = "long_term_memory/popgym/"
+CELL = ["task", "tier", "protocol", "agent", "config"]
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,3 @@ def _counts(data: Data, agent: str) -> str:
     least, most = seeds.min(), seeds.max()
     span = f"{least}" if least == most else f"{least} to {most}"
     return f"{label} {span} on {len(seeds)} of {len(SPEC.tasks(data.tier))}"
-
-
-def write_caption(figure: Figure, sentences: list[str]) -> None:
-    """Writes the sentences below the figure, across its width; `style.save` makes room for them."""
-    width, height = figure.get_size_inches()
-    letters = int(16 * width)  # 16 of this size an inch
-    text = textwrap.fill(" ".join(sentences), letters, break_on_hyphens=False)
-    figure.text(0.02, -0.12 / height, text, va="top", fontsize=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import stats
-from analysis.figures.popgym_data import SPEC, Data, common_caption, short, write_caption
+from analysis.drawing import Drawing
+from analysis.figures.popgym_data import CELL, SPEC, Data, common_caption, load, short
 from analysis.style import BLACK, agent_style
 
-STEM = "popgym-recall"
 AGENTS = ("amago", "amago-gru")
 RECALL = ("Autoencode", "Concentration", "CountRecall", "RepeatFirst", "RepeatPrevious")  # families, of all levels
 
 
+def draw(tier: str, root: Path) -> Drawing:
+    """The comparison with the final score of every seed."""
+    data = load(tier, root)
+    runs = data.finished
+    shown = runs[runs["task"].isin(_tasks(tier)) & runs["agent"].isin(AGENTS)]
+    return Drawing(plot(data), shown[[*CELL, "seed", "return", "normalised"]], caption(data))
+
+
+def _tasks(tier: str) -> list[str]:
+    return [task for task in SPEC.tasks(tier) if short(task).startswith(RECALL)]
+
+
 def plot(data: Data) -> Figure:
     """The figure; call it inside `style.paper_style()`."""
-    tasks = [task for task in SPEC.tasks(data.tier) if short(task).startswith(RECALL)]
+    tasks = _tasks(data.tier)
     figure = Figure(figsize=(8, 1.5 + 0.5 * len(tasks)), layout="constrained")
     axes = figure.add_subplot()
     for place, task in enumerate(tasks):
@@ -37,7 +50,6 @@ def plot(data: Data) -> Figure:
     axes.set(title="Transformer and GRU on recall", xlabel="Normalised final return (random 0, high 1)")
     handles = [axes.plot([], [], **_look(agent), label=agent_style(agent).label)[0] for agent in AGENTS]
     figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False)
-    write_caption(figure, caption(data))
     return figure
 
 
@@ -68,11 +80,12 @@ def difference(runs: pd.DataFrame) -> str:
     return f"{first.mean() - second.mean():+.2f}  (n = {len(first)}, {len(second)})"
 
 
-def caption(data: Data) -> list[str]:
-    """The caption, as sentences."""
-    return [
+def caption(data: Data) -> str:
+    """The caption: what is drawn, the kind of interval, n, what is missing."""
+    sentences = [
         "Large marks: mean over seeds; small dots: single seeds; lines: 95 % Student t interval over seeds (none with "
         "one seed or where all are equal). Right: difference of the means, and seeds of the two.",
         "Everything else in the two agents is the same.",
         *common_caption(data, AGENTS),
     ]
+    return " ".join(sentences)

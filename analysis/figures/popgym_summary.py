@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import scores, stats
-from analysis.figures.popgym_data import SPEC, Data, common_caption, missing, write_caption
-from analysis.style import BLACK, agent_style
+from analysis.drawing import Drawing
+from analysis.figures.popgym_data import CELL, PREFIX, SPEC, Data, common_caption, load, missing
+from analysis.style import BLACK, PLACEHOLDER, agent_style
+from analysis.table import summary
 
-STEM = "popgym"
 WIDTH, GAP = 0.62, 0.9  # of a box and between the two groups, where neighbours are 1 apart
 PUBLISHED = (
     "amago", "amago-naive", "popgym-best-on-policy", "popgym-gru", "popgym-linear-transformer",
@@ -37,6 +39,13 @@ class Box:
     below: tuple[float, ...] = ()
     interval: tuple[float, float] | None = None  # of the mean, over seeds
     n_tasks: int | None = None  # None: the paper's 39
+
+
+def draw(tier: str, root: Path) -> Drawing:
+    """The boxes with the rows of `table.summary` that ours are made of."""
+    data = load(tier, root)
+    rows = summary(root, tier, f"{PREFIX}*", SPEC.agents).merge(data.runs[CELL].drop_duplicates())
+    return Drawing(plot(data), rows, caption(data))
 
 
 def published_boxes(published: pd.DataFrame, metric: str) -> list[Box]:
@@ -85,11 +94,14 @@ def plot(data: Data) -> Figure:
     ours = our_boxes(means, data.finished, "return")
     _panel(raw, published_boxes(data.published, "return"), ours, data)
     raw.set_title("Mean return, not standardised", pad=20)
+    raw.set_ylabel("Return")
     ours = our_boxes(scores.standardised(means))
     _panel(standard, published_boxes(data.published, "return_standardised"), ours, data)
     standard.set_title("Standardised by the paper's rule (0 to 1)", pad=20)
+    standard.set_ylabel("Standardised return")
     _panel(normal, [], our_boxes(data.means("normalised"), data.finished, "normalised"), data)
     normal.set_title("Normalised (random 0, high 1)", pad=20)
+    normal.set_ylabel("Normalised return")
     normal.axhline(1, color=BLACK, linestyle=(0, (4, 2)), linewidth=1, zorder=1)
     normal.axhline(0, color=BLACK, linestyle=":", linewidth=1, zorder=1)
     figure.legend(
@@ -101,7 +113,6 @@ def plot(data: Data) -> Figure:
         ],
         loc="outside upper right", ncols=4, frameon=False,
     )  # fmt: skip
-    write_caption(figure, caption(data))
     return figure
 
 
@@ -110,16 +121,15 @@ def _panel(axes: Axes, published: list[Box], ours: list[Box], data: Data) -> Non
     start = len(published) + (GAP if published else 0)
     places = [*range(len(published)), *(start + i for i in range(len(ours)))]
     across = axes.get_xaxis_transform()  # x in places, y from 0 to 1
-    pale: dict[str, Any] = {"color": "#888888", "ha": "center", "va": "center", "transform": across}
     for place, box in zip(places, [*published, *ours], strict=True):
         if box.n_tasks != 0:
             _draw(axes, place, box, alpha=0.35 if box.n_tasks is None else 0.9)
         elif any(each.n_tasks for each in ours):
-            axes.text(place, 0.5, "no runs", rotation=90, **pale)
+            axes.text(place, 0.5, "no runs", rotation=90, **PLACEHOLDER, transform=across)
     middle = (start + places[-1]) / 2
     if not any(box.n_tasks for box in ours):
         said = textwrap.fill(missing(data).replace("`", ""), 34, break_on_hyphens=False)
-        axes.text(middle, 0.5, said, **pale, fontsize=9)
+        axes.text(middle, 0.5, said, **PLACEHOLDER, transform=across, fontsize=9)
     labels = [_label(box, len(SPEC.tasks(data.tier))) for box in (*published, *ours)]
     axes.set_xticks(places, labels, fontsize=8, rotation=38, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.6, places[-1] + 0.6)
@@ -149,10 +159,10 @@ def _label(box: Box, all_tasks: int) -> str:
     return f"{label}, {box.n_tasks} of {all_tasks} tasks" if box.n_tasks and box.n_tasks < all_tasks else label
 
 
-def caption(data: Data) -> list[str]:
-    """The caption, as sentences."""
+def caption(data: Data) -> str:
+    """The caption: what is drawn, the kind of interval, n, what is missing."""
     undecided = int(scores.standardised(data.means("return")).isna().all(axis=1).sum())
-    return [
+    sentences = [
         f"Boxes: quartiles over tasks of each task's mean over seeds; {len(SPEC.tasks(data.tier))} tasks at this tier.",
         "This project: final evaluation (100 rollouts). Published: read from the paper's figure, probably maxima over "
         "training; the standardised mean and third quartile of its AMAGO cannot be read: no dot, and 1 (its median).",
@@ -164,3 +174,4 @@ def caption(data: Data) -> list[str]:
         "single seed or where all seeds are equal, and none for standardised scores, whose scale depends on the seeds.",
         *common_caption(data, data.agents),
     ]
+    return " ".join(sentences)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -95,13 +96,16 @@ def verdicts(tier: str | None, root: Path | None) -> None:
 @options.tier()
 @options.results
 def figure(name: str, tier: str, root: Path | None) -> None:
-    """Draw a figure from the tables, as PNG and PDF.
+    """Draw a figure from the tables, as PNG and PDF, with its numbers as CSV and its caption as Markdown.
 
     \b
     amago-bench figure passive-tmaze --tier laptop
     """
-    for path in FIGURES[name].draw(tier, root):
+    for path in FIGURES[name].write(tier, root):
         click.echo(path)
+        if path.suffix == ".md":
+            caption = textwrap.fill(path.read_text(), 116, break_on_hyphens=False)
+            click.echo(f"\n{textwrap.indent(caption, '  ')}\n")
 
 
 @click.command()

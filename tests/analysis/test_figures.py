@@ -1,13 +1,16 @@
 """The figure's data and caption, the files it writes, and the notebook that shows it."""
 
 import math
+from importlib import import_module
 from pathlib import Path
 
 import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.legend import Legend
+from matplotlib.text import Text
 from nbclient import NotebookClient
 
 from analysis.figures import FIGURES
@@ -80,7 +83,7 @@ def test_what_is_missing_is_said(write_tmaze):
 def test_nothing_has_run(tmp_path):
     data = load("paper", tmp_path)
     assert caption(data).count("no data (0/35 runs)") == 3
-    assert len(FIGURES["passive-tmaze"].draw("paper", tmp_path)) == 2
+    assert len(FIGURES["passive-tmaze"].write("paper", tmp_path)) == 4
 
 
 def test_runs_that_all_failed_are_no_data(write_tmaze):
@@ -99,16 +102,39 @@ def test_a_second_protocol_is_left_out_and_said(write_tmaze, write_run):
 
 def test_files_are_the_same_bytes_for_the_same_tables(write_tmaze):
     root = write_tmaze(LAPTOP)
-    paths = FIGURES["passive-tmaze"].draw("laptop", root)
-    assert [path.name for path in paths] == ["passive-tmaze-laptop.png", "passive-tmaze-laptop.pdf"]
+    paths = FIGURES["passive-tmaze"].write("laptop", root)
+    assert [path.name for path in paths] == [f"passive-tmaze-laptop.{end}" for end in ("png", "pdf", "csv", "md")]
     first = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in FIGURES["passive-tmaze"].draw("laptop", root)] == first
+    assert [path.read_bytes() for path in FIGURES["passive-tmaze"].write("laptop", root)] == first
     assert first[0].startswith(b"\x89PNG") and first[1].startswith(b"%PDF")
+    assert paths[3].read_text() == caption(load("laptop", root)) + "\n"
+
+
+def test_the_data_are_the_rows_of_the_table_that_are_shown(write_tmaze, write_run):
+    root = write_tmaze(LAPTOP)
+    write_run("long_term_memory/tmaze/passive-10", "amago", 5, 0.0, protocol="bbbbbbbb")  # left out
+    *_, csv, _ = FIGURES["passive-tmaze"].write("laptop", root)
+    rows = pd.read_csv(csv)
+    assert rows["protocol"].unique().tolist() == ["abcd1234"]
+    shown = list(zip(rows["task"].str.rsplit("-").str[-1].astype(int), rows["agent"], rows["mean"], strict=True))
+    assert shown == [(10, "amago", 1.0), (100, "amago-gru", pytest.approx(0.7)), (300, "amago", 0.75)]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_caption_is_beside_the_picture_and_not_in_it(name, tmp_path):
+    """Words in a picture are labels; the sentences of the caption are text, which can be read aloud and searched."""
+    for module in FIGURES[name].drawings.values():
+        with paper_style():
+            drawing = import_module(module).draw("laptop", tmp_path)
+        written = [text.get_text() for text in drawing.figure.findobj(Text)]
+        sentences = drawing.caption.split(". ")
+        assert len(sentences) > 3 and "\n" not in drawing.caption
+        assert not any(sentence in " ".join(text.split()) for sentence in sentences for text in written)
 
 
 def test_the_registry():
     with pytest.raises(UserError, match="no tier 'desktop'"):
-        FIGURES["passive-tmaze"].draw("desktop")
+        FIGURES["passive-tmaze"].write("desktop")
     for spec in FIGURES.values():
         assert set(spec.agents) <= set(AGENTS)
 
@@ -123,4 +149,6 @@ def test_the_notebook_runs_and_is_thin(write_tmaze, monkeypatch):
     assert not any(cell.outputs for cell in code)  # committed without outputs
     NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
     assert (root / "figures" / "passive-tmaze-laptop.png").exists()
-    assert "image/png" in code[1].outputs[0].data and "solved [95%]" in code[2].outputs[0].text
+    picture, below = code[1].outputs
+    assert "image/png" in picture.data and "solved [95%]" in code[2].outputs[0].text
+    assert below.data["text/markdown"] == (root / "figures" / "passive-tmaze-laptop.md").read_text()

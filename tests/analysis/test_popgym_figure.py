@@ -5,6 +5,7 @@ from pathlib import Path
 
 import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
@@ -62,7 +63,7 @@ def test_standardised_boxes_leave_out_what_only_one_agent_has(root):
     data = load("laptop", root)
     amago, _, gru, *_ = popgym_summary.our_boxes(popgym_summary.scores.standardised(data.means("return")))
     assert (amago.n_tasks, amago.median, gru.median) == (1, 1.0, 0.0)  # RepeatPreviousEasy; Medium is a tie
-    assert "left out there: 2." in " ".join(popgym_summary.caption(data))
+    assert "left out there: 2." in popgym_summary.caption(data)
 
 
 def test_published_boxes_are_the_papers():
@@ -91,19 +92,29 @@ def test_nothing_has_run_and_one_line_says_what_to_do(tmp_path):
         "Missing: 130 of 130 runs of the tier laptop; `amago-bench reproduce --figure popgym --tier laptop` makes them."
     )
     assert missing(data) == said
+    assert all(said in part.caption(data) for part in (popgym_summary, popgym_curves, popgym_recall))
     with paper_style():
-        for part in (popgym_summary, popgym_curves, popgym_recall):
-            figure = part.plot(data)
-            assert said in " ".join(texts(figure).split())
-    paths = SPEC.draw("smoke", tmp_path)
+        assert said.replace("`", "") in " ".join(texts(popgym_summary.plot(data)).split())
+    paths = SPEC.write("smoke", tmp_path)
+    assert paths == SPEC.files("smoke", tmp_path) and all(path.exists() for path in paths)
     assert [path.name for path in paths] == [
-        f"{stem}-smoke.{kind}" for stem in ("popgym", "popgym-curves", "popgym-recall") for kind in ("png", "pdf")
+        f"{stem}-smoke.{end}"
+        for stem in ("popgym", "popgym-curves", "popgym-recall")
+        for end in ("png", "pdf", "csv", "md")
     ]
+
+
+def test_the_data_of_the_three_drawings(root):
+    table, curves, recall = (pd.read_csv(path) for path in SPEC.write("laptop", root) if path.suffix == ".csv")
+    assert len(table) == 5 and table["n"].sum() == 9  # of the tasks of the tier, the failed seed included
+    assert len(curves) == 8 * 2  # two evaluations of each finished run
+    easy = recall[(recall["task"] == f"{PREFIX}RepeatPreviousEasy") & (recall["agent"] == "amago")]
+    assert easy["return"].tolist() == [1.0, 0.5] and easy["normalised"].tolist() == [1.0, pytest.approx(2 / 3)]
 
 
 def test_the_caption_counts_seeds_and_failures(root, write_run):
     write_run(f"{PREFIX}RepeatPreviousMedium", "amago", 2, 0.0, protocol="bbbbbbbb")
-    text = " ".join(popgym_summary.caption(load("laptop", root)))
+    text = popgym_summary.caption(load("laptop", root))
     assert "AMAGO (Transformer) 1 to 2 on 3 of 6; Naive off-policy Transformer none; AMAGO-GRU 1 to 2 on 2 of 6" in text
     assert "in no mean: 1." in text
     assert "Left out, other protocol or configuration: amago on RepeatPreviousMedium (bbb" in text
@@ -141,4 +152,5 @@ def test_the_notebook_runs_and_is_thin(root, monkeypatch):
     assert sum(len(cell.source.splitlines()) for cell in code) < 15
     assert not any(cell.outputs for cell in code)  # committed without outputs
     NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
-    assert len(code[1].outputs) == 3 and all("image/png" in output.data for output in code[1].outputs)
+    shown = [set(output.data) - {"text/plain"} for output in code[1].outputs]
+    assert shown == [{"image/png"}, {"text/markdown"}] * 3

@@ -1,4 +1,4 @@
-"""A filter of the table that matches nothing says what there is."""
+"""The commands that report: what they print, and what they say where there is nothing."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reproduce.commands.report import table
+from reproduce.commands.report import figure, table
 from results.schema import Run, run_id
 from results.store import TableWriter, run_folder
 
@@ -63,3 +63,12 @@ def test_aggregates_and_memory_spans_follow_the_table(root):
     assert heads == ["task", "over tasks", "memory span"]
     for other in (["--format", "csv"], ["--metric", "success"]):
         assert "over tasks" not in CliRunner().invoke(table, [*shared, *other]).stdout
+
+
+def test_a_figure_is_told_with_its_caption(tmp_path):
+    found = CliRunner().invoke(figure, ["popgym", "--tier", "smoke", "--results", str(tmp_path)])
+    assert found.exit_code == 0
+    said = [" ".join(part.split()) for part in found.stdout.split("\n\n")]
+    for i, name in enumerate(("popgym-smoke", "popgym-curves-smoke", "popgym-recall-smoke")):
+        files = [tmp_path / "figures" / f"{name}.{end}" for end in ("png", "pdf", "csv", "md")]
+        assert said[2 * i : 2 * i + 2] == [" ".join(map(str, files)), files[-1].read_text().strip()]
