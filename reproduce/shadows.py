@@ -18,7 +18,7 @@ def shadowed() -> str:
     """One line about the first of our packages whose name something else has taken; empty if there is none."""
     for name in PACKAGES:
         spec = sys.modules[name].__spec__ if name in sys.modules else find_spec(name)
-        places = list(spec.submodule_search_locations or [str(spec.origin)]) if spec else []
+        places = [str(place) for place in spec.submodule_search_locations or [spec.origin or name]] if spec else []
         if places and str(HOME / name) not in map(os.path.realpath, places):
             return (
                 f"Python finds {places[0]} under the name {name!r}, which a package of AMAGO Bench has (in {HOME}); "

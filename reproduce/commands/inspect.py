@@ -45,7 +45,8 @@ def _number(value: float) -> float | None:
 def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> None:
     """Show the runs of the results folder, and those that a figure still needs.
 
-    Missing runs are listed only for tiers that have any runs. `older` marks runs made by another commit.
+    Missing runs are listed only for tiers that have any runs. `reference` is a run that was not made here: tables and
+    figures take it from the committed reference, `sweep` and `reproduce` make it. `older` marks runs of another commit.
 
     \b
     amago-bench status --tier laptop
@@ -58,6 +59,7 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
 
     root = root or results_root()
     rows = [row for row in load("runs", root, ("reference", "runs"), tier) if _wanted(row.task, patterns)]
+    committed = {row.run_id for row in load("runs", root, ("committed",), tier)}
     tiers = [tier] if tier else sorted({row.tier for row in rows})
     known = {row.run_id for row in rows}
     absent = [
@@ -71,7 +73,10 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
             "older" if commit and row.commit != commit else None, row.message or None,
         )
         for row in rows
-    ] + [(job.run_id, "missing", None, None, None, None, None) for job in absent]  # fmt: skip
+    ] + [
+        (job.run_id, "reference" if job.run_id in committed else "missing", None, None, None, None, None)
+        for job in absent
+    ]  # fmt: skip
     if not table:
         click.echo(f"no runs yet under {root}; `amago-bench run --help` shows how to make one")
         return

@@ -8,6 +8,7 @@ from amago_core.learner import Learner
 from amago_core.sampler import Sampler
 from benchmarks.throughput import cases, report
 from benchmarks.throughput.share import Turns, timed_run
+from results.errors import UserError
 
 TINY = cases.SMALL.replace({"attention": "blocked", "batch_sequences": 3})
 
@@ -30,6 +31,12 @@ def test_acting_counts_the_steps_of_all_slots():
     work = cases.acting(3, TINY)
     assert work.steps == 3 * (cases.CORRIDOR + 1)
     work.call()
+
+
+def test_what_the_benchmarks_lack_is_said_in_one_line(monkeypatch):
+    monkeypatch.setattr(report, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"need pytest-benchmark: pip install 'amago-bench\[bench\]'$"):
+        report.run()
 
 
 def test_the_report_says_how_much_faster():

@@ -1,5 +1,6 @@
 """The command as a user meets it."""
 
+import importlib
 import json
 import os
 import signal
@@ -134,6 +135,16 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
     """Only errors that our own code raised on purpose are a user's; `int` raising inside a library is not."""
     monkeypatch.setattr(module.cli, "main", lambda **_: json.loads("{"))
     with pytest.raises(json.JSONDecodeError):
+        main(["list"])
+
+
+def test_a_librarys_error_is_a_bug_even_where_it_is_installed_beside_us(monkeypatch, tmp_path):
+    """In site-packages, or in an environment inside the checkout."""
+    monkeypatch.setattr(module, "HOME", tmp_path)
+    (tmp_path / "library.py").write_text("def f(**_):\n    raise ValueError\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(module.cli, "main", importlib.import_module("library").f)
+    with pytest.raises(ValueError):
         main(["list"])
 
 
