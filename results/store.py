@@ -18,11 +18,14 @@ from results.errors import UserError
 from results.tablefile import TableWriter, read_table, replace_file, write_table
 
 __all__ = [
+    "COMMITTED",
     "TableWriter",
+    "in_checkout",
     "load",
     "merge_runs",
     "read_published",
     "read_table",
+    "reference_folders",
     "replace_file",
     "results_root",
     "run_folder",

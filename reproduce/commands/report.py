@@ -113,7 +113,7 @@ def figure(name: str, tier: str, root: Path | None) -> None:
 @click.option("--replace", is_flag=True, help="Replace reference rows of runs that were made again.")
 @options.results
 def merge(tier: str, replace: bool, root: Path | None) -> None:
-    """Merge finished runs into the reference tables.
+    """Merge finished runs into the reference tables of the results folder.
 
     \b
     amago-bench merge --tier laptop
@@ -146,6 +146,8 @@ def reproduce(
     root: Path | None,
 ) -> None:
     """Make the missing runs for the figures, then write the figures.
+
+    Makes what the results folder does not hold; that of a checkout holds the committed reference.
 
     \b
     amago-bench reproduce
