@@ -24,9 +24,10 @@ from benchmarks.agents.protocol import Agent, CannotResume, ContractError, Progr
 from benchmarks.checkpoint import Point, differences, newest_point, save_point
 from benchmarks.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
-from benchmarks.owner import LOCK, Stop, owned
 from benchmarks.plan import Plan
 from benchmarks.record import Recorder
+from benchmarks.runs.owner import LOCK, Owner, TakenOver, owned
+from benchmarks.runs.stop import Stop
 from benchmarks.runs.trackers import load_trackers
 from results.errors import UserError
 from results.protocols import read_json
@@ -51,7 +52,7 @@ def run(
 
     A finished run is left as it is. One that was stopped, in whatever way, resumes from its newest checkpoint and ends
     with the same rows as if it had never stopped; without a checkpoint it starts over. Raises UserError if another
-    process is writing the run, or, unless `replace`, if the folder holds a run with another configuration or protocol.
+    process owns the run, or, unless `replace`, if the folder holds a run with another configuration or protocol.
     Any other error is recorded in the run's table and raised again.
     """
     classes = load_trackers(trackers)  # before anything is cleared away
@@ -60,20 +61,20 @@ def run(
             _tidy(planned.folder)
         say(f"{planned.run_id} is finished already: {planned.folder}")
         return planned.folder
-    with owned(planned.folder):
+    with owned(planned.folder, say) as owner:
         if not replace and _is_finished(planned):  # by the process that held the lock until now
             return planned.folder
         recorder = partial(Recorder, planned, trackers=classes, say=say)
         point = None if replace else newest_point(planned.folder, planned.identity, say)
         try:
-            _make(planned, recorder, point)
+            _make(planned, owner, recorder, point)
         except CannotResume as problem:
             say(f"{problem}; the run starts over")
-            _make(planned, recorder, None)
+            _make(planned, owner, recorder, None)
     return planned.folder
 
 
-def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None) -> None:
+def _make(planned: Plan, owner: Owner, recorder: Callable[..., Recorder], point: Point | None) -> None:
     """Makes the run, from a checkpoint or from the beginning, to its end."""
     folder = planned.folder
     if point is None:
@@ -82,9 +83,13 @@ def _make(planned: Plan, recorder: Callable[..., Recorder], point: Point | None)
         _write_json(folder / "config.json", planned.identity)
     write_table(folder / "tasks.csv", "tasks", [planned.facts])
     with recorder(state=point and point.harness["recorder"]) as record:
-        training = _Training(planned, record)
+        if owner.previous:
+            record.log(f"taken over from {owner.previous}")
+        training = _Training(planned, owner, record)
         try:
             message = training.run(point)
+        except TakenOver:
+            raise  # without a word in files that are another's now
         except KeyboardInterrupt:
             then = "resumes it" if training.saved else "starts it again"
             record.status("interrupted", f"interrupted; the same command {then}")
@@ -117,8 +122,8 @@ def _clear(folder: Path) -> None:
 class _Training:
     """The loop: learn up to the next mark and evaluate; at the end, save and evaluate once more."""
 
-    def __init__(self, planned: Plan, record: Recorder) -> None:
-        self._plan, self._record = planned, record
+    def __init__(self, planned: Plan, owner: Owner, record: Recorder) -> None:
+        self._plan, self._owner, self._record = planned, owner, record
         self._returns: list[float] = []  # of the evaluations of the training split so far
         self._reached = 0  # marks passed, which number the evaluations; one safe point may pass several
         self._stop = Stop()
@@ -179,6 +184,7 @@ class _Training:
             if _resumes(agent):
                 stack.enter_context(self._stop.listening(self._record.tell))
             for progress in self._safe_points(points, envs):
+                self._owner.check()
                 self._record.progress(progress, envs.env_steps, envs.ended())
                 if (reason := self._reason_to_end(agent, envs, arenas)) is not None:
                     return reason

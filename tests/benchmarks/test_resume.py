@@ -464,7 +464,7 @@ def test_the_checkpoint_of_another_run_is_refused_with_the_keys(stopped, stop_at
 
 def test_two_processes_on_one_run(stopped, tmp_path):
     """The second is told who holds it; when the holder is gone, however it went, the run goes on."""
-    hold = "import sys, time; from benchmarks.owner import owned; from pathlib import Path\n" \
+    hold = "import sys, time; from benchmarks.runs.owner import owned; from pathlib import Path\n" \
         "with owned(Path(sys.argv[1])): print(flush=True); time.sleep(60)"  # fmt: skip
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", hold, str(stopped)], stdout=subprocess.PIPE, env=environment) as other:

@@ -1,6 +1,8 @@
 import json
+import os
 import subprocess
 import sys
+import time
 import types
 from dataclasses import replace
 from importlib.metadata import version
@@ -18,6 +20,7 @@ from benchmarks.evaluate import EpisodeRecord
 from benchmarks.harness_env import EnvironmentFault
 from benchmarks.plan import plan
 from benchmarks.run import run, save_checkpoint
+from benchmarks.runs import owner
 from benchmarks.task import Budget
 from results.errors import UserError
 from results.store import read_table
@@ -388,6 +391,26 @@ def test_other_settings_are_another_run(toy):
     assert other.parent.name == "toy_agents:Agent@batch=8,lr=3e-4"
     assert one.parent != other.parent
     assert toy.rows("runs", other)[-1].agent == "toy_agents:Agent@batch=8,lr=3e-4"
+
+
+def test_a_run_that_was_taken_over_writes_nothing_more(toy, toys, monkeypatch):
+    """As one whose machine was asleep: another process owns its folder when it wakes up."""
+    monkeypatch.setattr(owner, "BEAT_S", 0.01)
+
+    class Sleepy(Walker):
+        def after(self, envs):
+            if envs.env_steps == 30:
+                other = toy.folder / "other"
+                other.write_text(json.dumps({"host": "elsewhere", "space": "", "process": 7, "since": ""}))
+                os.replace(other, toy.folder / "lock")
+            if envs.env_steps >= 30:  # until its next beat
+                time.sleep(0.01)
+
+    task = toys.scripted(lambda t: (1.0, t == 4, False, {}), budget=Budget(10**6, 2, 1, (0,)))
+    with pytest.raises(owner.TakenOver, match="by process 7 on elsewhere"):
+        toy.run(Sleepy, task)
+    assert [r.status for r in toy.rows("runs")] == ["running"]
+    assert "TakenOver" not in (toy.folder / "log.txt").read_text()
 
 
 # --- agents that break the contract ---
