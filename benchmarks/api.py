@@ -2,6 +2,7 @@
 
 run = api.run("long_term_memory/tmaze/passive-10", "amago")
 run = api.load("long_term_memory/tmaze/passive-10", "amago")
+api.sweep("long_term_memory/tmaze/*", ["amago", "random"], seeds=3, settings={})  # several at once
 run.rows("curves")               # a DataFrame
 run.act(observation)             # play any environment of the same spaces
 run.evaluate(rollouts=100)       # the very rollouts of the final evaluation
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,11 @@ from benchmarks.agents import agent_id, make_agent, parse_agent
 from benchmarks.agents.protocol import Agent, VectorStep
 from benchmarks.catalog import get_task
 from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS, EpisodeRecord, evaluate, evaluation_seeds
+from benchmarks.places.executor import Executor
+from benchmarks.places.sweep import State
+from benchmarks.places.sweep import sweep as make_all
 from benchmarks.plan import Plan, plan
+from benchmarks.runs.grid import grid, missing
 from benchmarks.runs.job import Job, make
 from benchmarks.task import Task
 from results.errors import UserError
@@ -101,6 +106,31 @@ def run(
     job = Job(known.id, named, tier, seed, threads, tuple(trackers), replace)
     folder = make(job, root or results_root(), task=known)
     return _load(plan(known, named, tier, seed, root=root, threads=threads), folder)
+
+
+def sweep(
+    tasks: str | Iterable[str],
+    agents: str | Iterable[str],
+    tier: str = "smoke",
+    seeds: int | Sequence[int] | None = None,
+    settings: Mapping[str, Sequence[object]] | None = None,
+    *,
+    root: Path | None = None,
+    executor: Executor | None = None,
+    threads: int = 1,
+    trackers: Sequence[str] = ("tensorboard",),
+    replace: bool = False,
+    report: Callable[[Sequence[State]], None] = lambda states: None,
+) -> list[State]:
+    """Make all runs of the grid (see `benchmarks.runs.grid.grid`) that are not finished yet; how each of them ended.
+
+    `executor` says where they are made; the default is `benchmarks.places.local.Local()`, one process a run and as many
+    at once as there are cores. `report` is called again and again while they are made.
+    """
+    root = root or results_root()
+    tasks, agents = ([given] if isinstance(given, str) else given for given in (tasks, agents))
+    jobs = grid(tasks, agents, tier, seeds, settings, threads=threads, trackers=tuple(trackers))
+    return make_all(missing(jobs, root, replace), root, executor, report)
 
 
 def load(

@@ -20,8 +20,8 @@ def available_cores(root: Path = Path("/"), environment: Mapping[str, str] = os.
     """
     granted = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     granted += [math.ceil(quota) for quota in _quotas(root)]
-    if (slurm := environment.get("SLURM_CPUS_PER_TASK", "")).isdecimal():
-        granted.append(int(slurm))
+    slurm = (environment.get(name, "") for name in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"))
+    granted += [int(cores) for cores in slurm if cores.isdecimal()]
     return max(1, min(granted))
 
 

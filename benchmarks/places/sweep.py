@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.places.executor import Executor, Status
+from benchmarks.places.executor import Executor, Phase, Status
 from benchmarks.places.local import Local
+from benchmarks.places.queue import announcing
 from benchmarks.runs.job import Job
 
 ENDED = ("finished", "failed", "lost")
@@ -42,28 +43,29 @@ def sweep(
     executor = executor or Local()
     states = {job: State(job, job.log(root)) for job in dict.fromkeys(jobs)}
     began: dict[Job, float] = {}
-    try:
-        executor.submit(list(states), root)
-        while True:
-            for job, phase in executor.poll().items():
-                state = states[job]
-                if state.status in ENDED:
-                    continue
-                if phase != "queued":
-                    state.seconds = time.monotonic() - began.setdefault(job, time.monotonic())
-                    _read_progress(state, job.folder(root))
-                if phase == "ended":
-                    state.status, state.message = executor.collect(job)
-                else:
-                    state.status = phase
-            report(list(states.values()))
-            if all(state.status in ENDED for state in states.values()):
-                return list(states.values())
-            time.sleep(executor.poll_s)
-    finally:
-        executor.cancel()
+    with announcing(root) as announce:
+        try:
+            executor.submit(list(states), root)
+            while True:
+                for job, phase in executor.poll().items():
+                    if states[job].status not in ENDED:
+                        _update(states[job], phase, root, began)
+                        if phase == "ended":
+                            states[job].status, states[job].message = executor.collect(job)
+                announce([job for job, state in states.items() if state.status == "queued"])
+                report(list(states.values()))
+                if all(state.status in ENDED for state in states.values()):
+                    return list(states.values())
+                time.sleep(executor.poll_s)
+        finally:
+            executor.cancel()
 
 
-def _read_progress(state: State, folder: Path) -> None:
+def _update(state: State, phase: Phase, root: Path, began: dict[Job, float]) -> None:
+    if phase == "queued":
+        state.status = "queued"
+        return
+    state.status = "running"
+    state.seconds = time.monotonic() - began.setdefault(state.job, time.monotonic())
     with contextlib.suppress(OSError, ValueError):  # not there yet
-        state.progress = json.loads((folder / "progress.json").read_bytes())
+        state.progress = json.loads((state.job.folder(root) / "progress.json").read_bytes())

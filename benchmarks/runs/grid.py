@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.agents import agent_id, check_agent, configuration, parse_agent, plays
+from benchmarks.agents import agent_id, check_agent, configuration, parse_agent, parse_settings, plays
 from benchmarks.catalog import match
 from benchmarks.checkpoint import differences
 from benchmarks.plan import plan
@@ -26,7 +26,7 @@ def grid(
     agents: Iterable[str],
     tier: str = "smoke",
     seeds: int | Sequence[int] | None = None,
-    settings: Mapping[str, Sequence[str]] | None = None,
+    settings: Mapping[str, Sequence[object]] | None = None,
     *,
     say: Callable[[str], object] = print,
     **options: Any,
@@ -41,7 +41,8 @@ def grid(
         agents: ids; settings in an id hold for all of its runs, unless `settings` has the same key.
         tier: of all runs.
         seeds: these; a number N means 0 to N-1; None: those of the task's tier.
-        settings: the values of each setting; every combination makes an agent of its own, `amago@lr=3e-4`.
+        settings: the values of each setting, numbers or tuples or texts as in `--set`; every combination makes an agent
+            of its own, `amago@lr=3e-4`.
         options: other fields of `Job`.
 
     Raises:
@@ -51,8 +52,8 @@ def grid(
     for base, _ in bases:
         check_agent(base)
     chosen = {task.id: task for pattern in tasks for task in _playable(pattern, tier, say)}
-    values = settings or {}
-    combined = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
+    pairs = [[f"{key}={value}" for value in values] for key, values in (settings or {}).items()]
+    combined = [parse_settings(each) for each in itertools.product(*pairs)]
     variants = [(base, {**own, **changed}) for base, own in bases for changed in combined]
     for task in chosen.values():
         for base, changed in variants:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from reproduce import options
 from reproduce.text import aligned, duration
+
+if TYPE_CHECKING:
+    from results.schema import Run
 
 
 @click.command("list")
@@ -45,7 +49,8 @@ def _number(value: float) -> float | None:
 def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> None:
     """Show the runs of the results folder, and those that a figure still needs.
 
-    Missing runs are listed only for tiers that have any runs. `reference` is a run that was not made here: tables and
+    Missing runs are listed only for tiers that have any runs. A run is `queued` while a sweep is going to make it, and
+    `lost` if its process is gone: the same command resumes it. `reference` is a run that was not made here: tables and
     figures take it from the committed reference, `sweep` and `reproduce` make it. `older` marks runs of another commit.
 
     \b
@@ -53,29 +58,42 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
     amago-bench status --task 'long_term_memory/tmaze/*'
     """
     from analysis.figures import FIGURES
+    from benchmarks.places.queue import queued
     from benchmarks.record import git_state
+    from benchmarks.runs.owner import is_owned
     from reproduce.pipeline import jobs
-    from results.store import load, results_root
+    from results.store import load, results_root, run_folder
 
     root = root or results_root()
     rows = [row for row in load("runs", root, ("reference", "runs"), tier) if _wanted(row.task, patterns)]
     committed = {row.run_id for row in load("runs", root, ("committed",), tier)}
+    waiting = {
+        job.run_id: job for job in queued(root) if tier in (None, job.tier) and _wanted(job.task, patterns)
+    }  # fmt: skip
+
+    def absent(run_id: str) -> str:
+        return "queued" if run_id in waiting else "reference" if run_id in committed else "missing"
+
     tiers = [tier] if tier else sorted({row.tier for row in rows})
     known = {row.run_id for row in rows}
-    absent = [
-        job for name in tiers for job in jobs(FIGURES, name)
-        if _wanted(job.task, patterns) and job.run_id not in known
-    ]  # fmt: skip
+    needed = [job.run_id for name in tiers for job in jobs(FIGURES, name) if _wanted(job.task, patterns)]
+
+    def standing(row: Run) -> str:
+        if row.run_id in waiting:
+            return "queued"
+        folder = run_folder(root, row.tier, row.task, row.agent, row.seed)
+        return "lost" if row.status == "running" and not is_owned(folder) else row.status
+
     commit, _ = git_state()
-    table = [
+    table: list[tuple[object, ...]] = [
         (
-            row.run_id, row.status, row.env_steps, duration(row.wall_s), row.started,
+            row.run_id, standing(row), row.env_steps, duration(row.wall_s), row.started,
             "older" if commit and row.commit != commit else None, row.message or None,
         )
         for row in rows
     ] + [
-        (job.run_id, "reference" if job.run_id in committed else "missing", None, None, None, None, None)
-        for job in absent
+        (run_id, absent(run_id), None, None, None, None, None)
+        for run_id in dict.fromkeys([*waiting, *needed]) if run_id not in known
     ]  # fmt: skip
     if not table:
         click.echo(f"no runs yet under {root}; `amago-bench run --help` shows how to make one")

@@ -91,6 +91,14 @@ def test_settings_come_back_with_the_run(recall, tmp_path):
     assert api.load(TASK, f"{recall}@lr=0.0003", root=tmp_path).folder == run.folder
 
 
+def test_a_sweep_makes_what_is_missing(tmp_path):
+    api.run(TASK, "random", root=tmp_path, trackers=())
+    states = api.sweep(TASK, "random", seeds=2, root=tmp_path)
+    assert [(state.job.seed, state.status) for state in states] == [(1, "finished")]
+    assert api.load(TASK, "random", seed=1, root=tmp_path).seed == 1
+    assert api.sweep(TASK, ["random"], seeds=[0, 1], root=tmp_path) == []
+
+
 def test_what_cannot_be_loaded_is_said(recall, tmp_path):
     with pytest.raises(UserError, match="holds no finished run; `amago-bench run` makes it"):
         api.load(TASK, recall, root=tmp_path)

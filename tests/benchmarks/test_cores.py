@@ -28,6 +28,7 @@ def test_quota_of_the_group_above_counts_too_and_is_rounded_up(machine, quota, c
 def test_slurm_counts(machine):
     assert available_cores(machine, {"SLURM_CPUS_PER_TASK": "4"}) == 4
     assert available_cores(machine, {"SLURM_CPUS_PER_TASK": "64"}) == 8
+    assert available_cores(machine, {"SLURM_CPUS_ON_NODE": "3"}) == 3  # of a job that asks for no number a task
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,17 @@ def test_wandb_is_asked_for_before_anything_is_touched(toy, monkeypatch):
     assert toy.rows("runs")[-1].status == "finished"
 
 
+def test_a_tracker_that_fails_costs_the_run_nothing_but_a_line_in_its_log(toy, monkeypatch):
+    class Fails:
+        def __init__(self, run):
+            raise ConnectionError("no network")
+
+    monkeypatch.setitem(sys.modules, "failing", types.SimpleNamespace(Fails=Fails))
+    folder = toy.run(trackers=["failing:Fails", "tensorboard"])
+    assert toy.rows("runs")[-1].status == "finished"
+    assert (folder / "log.txt").read_text().count("tracker failing:Fails failed and is left out") == 1
+
+
 def test_wandb_gets_what_the_tables_get(toy, monkeypatch):
     logged, finished = [], []
     handle = types.SimpleNamespace(log=lambda v, step: logged.append((step, v)), finish=lambda: finished.append(1))

@@ -195,6 +195,61 @@ def test_a_sweep_lists_what_failed_and_how_to_run_only_that_again(command, folde
     assert (code, out) == (0, "nothing to run: all 2 runs are finished\n")
 
 
+def test_a_dry_run_lists_what_a_sweep_would_make(command, folder):
+    command("run", "--task", TASK, "--agent", "random", "--quiet")
+    sweep = ["sweep", "--task", TASK, "--agent", "amago", "--set", "lr=1e-4,3e-4", "--set", "discounts=(0.9,0.97)"]
+    ids = [f"smoke:{TASK}:amago@discounts=0.9+0.97,lr={lr}:{seed}" for seed in (0, 1) for lr in ("1e-4", "3e-4")]
+    assert command(*sweep, "--seeds", "2", "--dry-run") == (
+        0, "0 of 4 runs are finished, 4 to make:\n" + "".join(f"  {run_id}\n" for run_id in ids), ""
+    )  # fmt: skip
+    code, out, _ = command("sweep", "--task", TASK, "--agent", "random", "--seeds", "0-1", "--dry-run")
+    assert (code, out) == (0, f"1 of 2 runs are finished, 1 to make:\n  smoke:{TASK}:random:1\n")
+    assert not list((folder / "results/runs/smoke").rglob("amago*"))
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", [0, 1, 2]), ("7-7", [7]), ("0,2", [0, 2]), ("1-2,7", [1, 2, 7])])
+def test_seeds_mean_the_same_everywhere(command, monkeypatch, text, seeds):
+    made = []
+    monkeypatch.setattr("reproduce.commands.play.make_all", lambda todo, *rest: made.append(todo) or todo)
+    command("sweep", "--task", TASK, "--agent", "random", "--seeds", text)
+    command("reproduce", "--figure", "passive-tmaze", "--seeds", text)
+    assert [list(dict.fromkeys(job.seed for job in todo)) for todo in made] == [seeds, seeds]
+
+
+@pytest.mark.parametrize("text", ["0", "x", "1,,2", "-1"])
+def test_seeds_of_another_form_are_refused(command, text):
+    code, _, err = command("sweep", "--task", TASK, "--agent", "random", "--seeds", text)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "one alone is 7-7" in err
+
+
+def test_a_sweep_takes_trackers(command, folder):
+    tracker = "class Mine:\n  def __init__(self, run): open(run.folder / 'mine', 'w').close()\n"
+    tracker += "  def scalars(self, values, env_steps): raise RuntimeError('no')\n  def close(self): pass\n"
+    (folder / "mine_tracks.py").write_text(tracker)
+    sweep = ["sweep", "--task", TASK, "--agent", "random", "--seeds", "1", "--tracker", "mine_tracks:Mine"]
+    assert command(*sweep)[0] == 0
+    run = folder / "results/runs/smoke" / TASK / "random/seed-0"
+    assert (run / "mine").exists() and not (run / "tensorboard").exists()
+    assert "tracker mine_tracks:Mine failed" in (run / "log.txt").read_text()
+
+
+def test_status_knows_what_waits_and_what_is_lost(command, folder):
+    from benchmarks.places.queue import announcing
+    from benchmarks.runs.job import Job
+
+    command("run", "--task", TASK, "--agent", "random", "--quiet")
+    run = folder / "results/runs/smoke" / TASK / "random/seed-0"
+    (run / "SHA256SUMS").unlink()
+    rows = (run / "runs.csv").read_text().splitlines()
+    (run / "runs.csv").write_text("\n".join(rows[:2]) + "\n")  # as a kill leaves it
+    with announcing(folder / "results") as announce:
+        announce([Job(TASK, "random", seed=1)])
+        lines = command("status")[1].splitlines()
+    assert [line.split()[:2] for line in lines[1:3]] == [[RUN_ID, "lost"], [RUN_ID[:-1] + "1", "queued"]]
+    assert "1 lost, 1 queued" in lines[-1]
+
+
 def test_a_sweep_makes_runs_of_another_configuration_anew_only_with_replace(command, folder):
     agent = "from benchmarks.agents.random import Random\nclass Mine(Random):\n"
     (folder / "mine.py").write_text(f"{agent}    def learn(self, envs, seeds): open('missing')\n")

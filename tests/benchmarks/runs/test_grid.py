@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from benchmarks.agents import parse_grid
+from benchmarks.catalog import get_task
 from benchmarks.plan import plan
-from benchmarks.runs.grid import missing
+from benchmarks.runs.grid import grid, missing, shortened
 from benchmarks.runs.job import Job
 from results.errors import UserError
 
@@ -14,6 +16,54 @@ TASK = "long_term_memory/tmaze/passive-10"
 
 def jobs(count):
     return [Job(TASK, "amago", "smoke", seed) for seed in range(count)]
+
+
+# --- the grid ---
+
+
+def test_every_combination_once_seed_by_seed():
+    made = grid([TASK, TASK], ["amago", "random"], seeds=2)
+    assert made == [Job(TASK, agent, "smoke", seed) for seed in (0, 1) for agent in ("amago", "random")]
+    assert [job.seed for job in grid([TASK], ["amago"], "laptop")] == list(get_task(TASK).budget("laptop").seeds)
+    assert [job.seed for job in grid([TASK], ["amago"], seeds=(7, 3))] == [7, 3]
+
+
+def test_settings_multiply_and_have_one_name():
+    settings = parse_grid(["lr=1e-4,3e-4", "discounts=(0.9,0.97),(0.99),()"])
+    assert settings == {"lr": ["1e-4", "3e-4"], "discounts": ["0.9+0.97", "0.99", "+"]}
+    made = [job.agent for job in grid([TASK], ["amago@lr=1,width=64"], seeds=1, settings=settings)]
+    lists = ("0.9+0.97", "0.99", "+")
+    assert made == [f"amago@discounts={each},lr={lr},width=64" for lr in ("1e-4", "3e-4") for each in lists]
+    (python,) = grid([TASK], ["amago"], seeds=1, settings={"discounts": [(0.9, 0.97)], "lr": [0.1]})
+    assert python.agent == "amago@discounts=0.9+0.97,lr=0.1"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "says"),
+    [(["lr"], "key=value"), (["lr=1,"], "key=value"), (["=1"], "key=value")],
+)
+def test_settings_of_another_form_are_refused(pairs, says):
+    with pytest.raises(UserError, match=says):
+        grid([TASK], ["amago"], settings=parse_grid(pairs))
+
+
+def test_what_no_agent_can_play_is_left_out_and_said():
+    said = []
+    made = grid(["long_term_memory/tmaze/passive-1*"], ["oracle", "scripted"], "laptop", 1, say=said.append)
+    assert {job.agent for job in made} == {"oracle"}
+    budget, policy = said
+    assert budget.startswith("left out, without a budget at the tier laptop: long_term_memory/tmaze/passive-1000")
+    assert policy.startswith("left out, without such a policy: scripted on long_term_memory/tmaze/passive-10")
+    with pytest.raises(UserError, match="there is no run to make"):
+        grid([TASK], ["scripted"], say=said.append)
+
+
+def test_a_long_list_of_names_is_shortened():
+    assert shortened(["a", "b", "c"]) == "a, b, c"
+    assert shortened(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+# --- what is missing ---
 
 
 def test_missing_counts_only_what_is_finished(tmp_path, run_row):
