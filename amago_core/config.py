@@ -6,15 +6,11 @@ them. Flat on purpose: `--set lr=3e-4` names a field.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Literal
 
-from amago_core.names import did_you_mean
+from amago_core.hyperparameters import Hyperparameters, setting
 
 #: Discount lists of the paper-time code (agent.md 4.1). The acting discount `gamma` is appended as the last entry.
 DISCRETE_DISCOUNTS = (
@@ -22,23 +18,6 @@ DISCRETE_DISCOUNTS = (
     0.9991, 0.9992, 0.9993, 0.9994, 0.9995,
 )  # fmt: skip
 CONTINUOUS_DISCOUNTS = (0.9, 0.95, 0.99, 0.993, 0.996)
-
-#: Smallest and largest legal values, element by element. All numbers must be finite; discounts are checked separately.
-RANGES: Mapping[str, tuple[float, float]] = {
-    **dict.fromkeys(("encoder_width", "goal_width", "width", "layers", "heads", "critics"), (1, math.inf)),
-    **dict.fromkeys(("batch_sequences", "batch_tokens", "steps_per_iteration", "anneal_steps"), (1, math.inf)),
-    **dict.fromkeys(("replay_trajectories", "replay_tokens"), (1, math.inf)),
-    **dict.fromkeys(("context", "warmup_updates", "updates_per_iteration", "warmup_iterations"), (0, math.inf)),
-    **dict.fromkeys(("online_weight", "offline_weight", "critic_weight"), (0, math.inf)),
-    **dict.fromkeys(("lr", "weight_decay"), (0, math.inf)),
-    "gradient_clip": (1e-6, math.inf),  # 0 would stop all learning, not turn clipping off
-    **dict.fromkeys(("encoder_hidden", "actor_critic_hidden"), (1, math.inf)),
-    **dict.fromkeys(("epsilon_start", "epsilon_end", "corridor_epsilon"), (0, 1)),
-    "corridor_ends": (0, math.inf),
-    "popart_rate": (1e-6, 1),
-    "tau": (0, 1),
-    "dropout": (0, 0.99),
-}
 
 Activation = Literal["leaky_relu", "relu", "gelu"]
 
@@ -59,111 +38,123 @@ class Rollout:
 
 
 @dataclass(frozen=True)
-class Hyperparameters:
-    """A flat record of settings that checks its values and parses them from text.
-
-    Raises:
-        ValueError: a number that is not finite or out of its range.
-    """
-
-    RANGES: ClassVar[Mapping[str, tuple[float, float]]] = {}  # smallest and largest value, element by element
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, int | float)]
-            low, high = self.RANGES.get(name, (-math.inf, math.inf))
-            for number in numbers:
-                if not math.isfinite(number):
-                    raise ValueError(f"{name} must be a finite number, not {number}")
-                if not low <= number <= high:
-                    wanted = f"at least {low}" if high == math.inf else f"between {low} and {high}"
-                    raise ValueError(f"{name} must be {wanted}, not {number}")
-
-    def replace(self, settings: Mapping[str, Any]) -> Self:
-        """A copy with some fields replaced; strings (from a command line) are parsed by the field's type.
-
-        Raises:
-            ValueError: unknown field (with the nearest names) or a value of the wrong type.
-        """
-        hints = typing.get_type_hints(type(self))
-        fields = [field.name for field in dataclasses.fields(self)]
-        values = {}
-        for name, value in settings.items():
-            if name not in fields:
-                hint = did_you_mean(name, fields)
-                raise ValueError(f"unknown setting '{name}'" + (f"; {hint}" if hint else ""))
-            values[name] = _parse(name, value, hints[name]) if isinstance(value, str) else value
-        return dataclasses.replace(self, **values)
-
-
-@dataclass(frozen=True)
 class Config(Hyperparameters):
     """Hyper-parameters of one agent."""
 
-    RANGES = RANGES
-
     # Timestep encoder (agent.md 2)
-    encoder_hidden: tuple[int, ...] = (512, 512)
-    encoder_width: int = 256  # 200 in POPGym
-    encoder_activation: Activation = "leaky_relu"
-    input_norm: bool = True
-    goal_width: int = 32  # width 1 hides every goal behind its LayerNorm (agent.md 2.1)
+    encoder_hidden: tuple[int, ...] = setting((512, 512), "hidden layers of the timestep encoder", low=1)
+    encoder_width: int = setting(256, "width of an encoded timestep; paper: 200 in POPGym", low=1)
+    encoder_activation: Activation = setting("leaky_relu", "activation of the timestep encoder")
+    input_norm: bool = setting(True, "normalise inputs by their moving mean and variance", also=("normalize_obs",))
+    goal_width: int = setting(32, "width of the goals' embedding; 1 hides every goal behind its LayerNorm", low=1)
 
     # Sequence model (agent.md 3)
-    sequence_model: Literal["transformer", "gru", "memoryless"] = "transformer"
-    width: int = 256
-    layers: int = 3
-    heads: int = 8
-    dropout: float = 0.05  # on the embedded input and behind the second feed-forward map
-    sequence_activation: Activation = "leaky_relu"
-    sigma_reparam: bool = True
-    normformer: bool = True  # both extra LayerNorms
-    head_scaling: bool = True
-    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"  # all but rotary show the timestep
-    context: int = 0  # transitions in a training slice, timesteps a Transformer acts on; 0: the whole rollout
-    attention: Literal["auto", "reference", "sdpa", "blocked", "flash"] = "auto"
+    sequence_model: Literal["transformer", "gru", "memoryless"] = setting(
+        "transformer", "what remembers", also=("traj_encoder", "memory", "model")
+    )
+    width: int = setting(
+        256, "width of the sequence model", low=1, also=("hidden_size", "hidden_dim", "d_model", "embed_dim")
+    )
+    layers: int = setting(3, "layers of the sequence model", low=1, also=("n_layers", "num_layers"))
+    heads: int = setting(8, "attention heads, which share the width", low=1, also=("n_heads", "num_heads"))
+    dropout: float = setting(0.05, "on the embedded input and behind the second feed-forward map", low=0, high=0.99)
+    sequence_activation: Activation = setting("leaky_relu", "activation of the sequence model", also=("activation",))
+    sigma_reparam: bool = setting(True, "scale the Transformer's maps by their spectral norm")
+    normformer: bool = setting(True, "both extra LayerNorms of a Transformer layer")
+    head_scaling: bool = setting(True, "a learned factor for each attention head")
+    positions: Literal["learned", "sinusoidal", "rotary"] = setting(
+        "learned", "all but rotary show the timestep", also=("pos_emb", "pos_encoding")
+    )
+    context: int = setting(
+        0, "transitions in a training slice, timesteps a Transformer acts on; 0: the whole rollout",
+        low=0, also=("seq_len", "max_seq_len", "context_length", "sequence_length"),
+    )  # fmt: skip
+    attention: Literal["auto", "reference", "sdpa", "blocked", "flash"] = setting(
+        "auto", "how attention is computed, which changes rounding only"
+    )
 
     # Actor and critics (agent.md 4)
-    actor_critic_hidden: tuple[int, ...] = (256, 256)
-    actor_critic_activation: Activation = "leaky_relu"
-    critics: int = 4
-    gamma: float = 0.999  # the discount of the acting policy
-    discounts: tuple[float, ...] | None = None  # trained beside gamma; None: the paper's list for the action type
+    actor_critic_hidden: tuple[int, ...] = setting(
+        (256, 256), "hidden layers of the actor and of each critic", low=1, also=("net_arch", "hidden_sizes", "hidden")
+    )
+    actor_critic_activation: Activation = setting("leaky_relu", "activation of actor and critics")
+    critics: int = setting(4, "critics in the ensemble", low=1, also=("n_critics", "num_critics"))
+    gamma: float = setting(0.999, "discount of the acting policy, in [0, 1)", also=("discount", "discount_factor"))
+    discounts: tuple[float, ...] | None = setting(
+        None, "trained beside gamma; none: the paper's list for the kind of action", also=("gammas",)
+    )
 
     # Losses (agent.md 5)
-    reward_multiplier: float = 10.0
-    online_weight: float = 1.0
-    offline_weight: float = 0.1  # filtered behaviour cloning
-    critic_weight: float = 10.0
-    advantage_threshold: float = 1e-3  # raw critic units
-    popart_rate: float = 5e-4
+    reward_multiplier: float = setting(
+        10.0, "of rewards, in the losses only; paper: 100 in POPGym and T-Maze", also=("reward_scale",)
+    )
+    online_weight: float = setting(1.0, "weight of the actor's online loss", low=0)
+    offline_weight: float = setting(0.1, "weight of filtered behaviour cloning", low=0, also=("bc_weight", "bc_coef"))
+    critic_weight: float = setting(10.0, "weight of the critic loss", low=0, also=("vf_coef", "value_coef"))
+    advantage_threshold: float = setting(1e-3, "actions with more advantage are cloned; raw critic units")
+    popart_rate: float = setting(5e-4, "step of PopArt's statistics per update", low=1e-6, high=1)
 
     # Optimisation (agent.md 6)
-    lr: float = 1e-4
-    warmup_updates: int = 10_000  # linear from 0
-    weight_decay: float = 1e-3
-    gradient_clip: float = 1.0  # global norm of the summed gradient
-    tau: float = 0.003  # step of the target networks towards the trained ones per update; POPGym: 0.0025
-    dtype: Literal["float32", "bfloat16"] = "float32"  # of learning; bfloat16 brings TF32 with it (agent.md 6.3)
-    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: the GPU where there is one
+    lr: float = setting(1e-4, "learning rate of AdamW", low=0, also=("learning_rate", "actor_lr", "critic_lr"))
+    warmup_updates: int = setting(
+        10_000, "updates in which the learning rate rises from 0, linearly", low=0, also=("warmup_steps", "lr_warmup")
+    )
+    weight_decay: float = setting(1e-3, "of AdamW, on all parameters", low=0, also=("l2", "wd"))
+    gradient_clip: float = setting(  # a limit of 0 would stop all learning, not turn clipping off
+        1.0, "largest global norm of the summed gradient", low=1e-6, also=("max_grad_norm", "grad_clip", "clip_grad")
+    )
+    tau: float = setting(
+        0.003, "step of the target networks towards the trained ones per update; paper: 0.0025 in POPGym",
+        low=0, high=1, also=("target_update", "target_update_rate", "polyak", "soft_update"),
+    )  # fmt: skip
+    dtype: Literal["float32", "bfloat16"] = setting(
+        "float32", "of learning; bfloat16 brings TF32 with it (agent.md 6.3)", also=("precision",)
+    )
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto: the GPU where there is one")
 
     # Data (agent.md 8)
-    batch_sequences: int = 24
-    batch_tokens: int = 1_000_000  # a batch is closed before the sequence that would exceed this
-    steps_per_iteration: int = 1000  # in every slot
-    updates_per_iteration: int = 1000
-    warmup_iterations: int = 0  # collected before the first update
-    replay_trajectories: int = 20_000
-    replay_tokens: int = 20_000_000  # capacity of the ring, allocated in full
-    replay_sampling: Literal["trajectory", "transition"] = "trajectory"  # uniform over rollouts (paper) or transitions
+    batch_sequences: int = setting(24, "sequences in a batch", low=1, also=("batch_size",))
+    batch_tokens: int = setting(
+        1_000_000, "tokens in a batch, which is closed before the sequence that would exceed this", low=1
+    )
+    steps_per_iteration: int = setting(
+        1000, "collected in every slot before a round of updates", low=1, also=("n_steps", "train_freq", "num_steps")
+    )
+    updates_per_iteration: int = setting(
+        1000, "updates in a round", low=0, also=("gradient_steps", "updates_per_step", "utd_ratio")
+    )
+    warmup_iterations: int = setting(
+        0, "iterations collected before the first update", low=0, also=("learning_starts", "start_learning")
+    )
+    replay_trajectories: int = setting(
+        20_000, "rollouts that the replay keeps; paper: 80,000 in POPGym",
+        low=1, also=("buffer_size", "replay_size", "replay_capacity", "capacity"),
+    )  # fmt: skip
+    replay_tokens: int = setting(20_000_000, "tokens that the replay keeps, allocated in full", low=1)
+    replay_sampling: Literal["trajectory", "transition"] = setting(
+        "trajectory", "draw uniformly over rollouts, as in the paper, or over their transitions"
+    )
 
     # Exploration (agent.md 7)
-    sample_actions: bool = True  # sample the policy; False: its mode
-    epsilon_start: tuple[float, float] = (1.0, 0.05)  # at the start of a rollout, first and last value of training
-    epsilon_end: tuple[float, float] = (0.8, 0.01)  # at its end; equal to epsilon_start: plain epsilon-greedy
-    anneal_steps: int = 1_000_000  # steps in each slot
-    corridor_epsilon: float | None = None  # constant, in the corridor of a T-Maze; None: the schedule everywhere
-    corridor_ends: tuple[int, int] = (1, 3)  # steps before and after the corridor, which keep the schedule
+    sample_actions: bool = setting(True, "sample the policy in training; false: its mode")
+    epsilon_start: tuple[float, float] = setting(
+        (1.0, 0.05), "random actions at the start of a rollout: share at the start and at the end of the schedule",
+        low=0, high=1, also=("epsilon", "eps", "exploration_initial_eps"),
+    )  # fmt: skip
+    epsilon_end: tuple[float, float] = setting(
+        (0.8, 0.01), "the same at the end of a rollout; equal to epsilon_start: plain epsilon-greedy",
+        low=0, high=1, also=("exploration_final_eps", "epsilon_final"),
+    )  # fmt: skip
+    anneal_steps: int = setting(
+        1_000_000, "length of the schedule, steps in each slot", low=1, also=("exploration_steps", "epsilon_decay")
+    )
+    corridor_epsilon: float | None = setting(
+        None, "share of random actions in the corridor of a T-Maze, constant; none: the schedule everywhere",
+        low=0, high=1,
+    )  # fmt: skip
+    corridor_ends: tuple[int, int] = setting(
+        (1, 3), "steps before and after the corridor, which keep the schedule", low=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,31 +172,3 @@ class Config(Hyperparameters):
         if listed is None:
             listed = DISCRETE_DISCOUNTS if discrete else CONTINUOUS_DISCOUNTS
         return (*listed, self.gamma)
-
-
-def _parse(name: str, text: str, hint: Any) -> Any:
-    """Text to a value of the annotated type, e.g. '64+64' to a tuple of int (a comma separates settings)."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    try:
-        if origin in (types.UnionType, typing.Union):
-            inner = next(a for a in args if a is not types.NoneType)
-            return None if text.lower() == "none" else _parse(name, text, inner)
-        if origin is Literal:
-            if text not in args:
-                raise ValueError
-            return text
-        if origin is tuple:
-            items = tuple(args[0](part) for part in text.split("+") if part)
-            if Ellipsis not in args and len(items) != len(args):
-                raise ValueError
-            return items
-        if hint is bool:
-            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-        return hint(text)
-    except (ValueError, KeyError):
-        wanted = getattr(hint, "__name__", str(hint))
-        if origin is Literal:
-            wanted = "one of " + ", ".join(map(str, args))
-        elif origin is tuple:
-            wanted = "numbers with + between them"
-        raise ValueError(f"setting {name}={text}: expected {wanted}") from None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from amago_core.config import Hyperparameters
+from amago_core.hyperparameters import Hyperparameters, setting
 from benchmarks.task import Task
 from results.errors import UserError
 
@@ -19,23 +18,19 @@ class PPO(Hyperparameters):
     al., 2023), and for a short `n_steps`, since steps come from many slots and not from one.
     """
 
-    RANGES: ClassVar[Mapping[str, tuple[float, float]]] = {
-        **dict.fromkeys(("n_steps", "minibatches", "n_epochs", "hidden", "lstm_hidden_size"), (1, float("inf"))),
-        **dict.fromkeys(("lr", "clip_range", "ent_coef", "vf_coef", "max_grad_norm"), (0, float("inf"))),
-        **dict.fromkeys(("gamma", "gae_lambda"), (0, 1)),
-    }
-
-    hidden: tuple[int, ...] = (128, 128)  # layers of the actor, and of the separate critic
-    n_steps: int = 128  # in every slot between two rounds of updates
-    minibatches: int = 32  # equal parts of these steps, one update each
-    n_epochs: int = 10  # passes over these steps
-    lr: float = 3e-4
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip_range: float = 0.2
-    ent_coef: float = 0.0
-    vf_coef: float = 0.5
-    max_grad_norm: float = 0.5
+    hidden: tuple[int, ...] = setting(
+        (128, 128), "layers of the actor, and of the separate critic", low=1, also=("net_arch", "hidden_size")
+    )
+    n_steps: int = setting(128, "in every slot between two rounds of updates", low=1, also=("num_steps",))
+    minibatches: int = setting(32, "equal parts of these steps, one update each", low=1, also=("batch_size",))
+    n_epochs: int = setting(10, "passes over these steps", low=1, also=("epochs", "update_epochs"))
+    lr: float = setting(3e-4, "learning rate of Adam", low=0, also=("learning_rate",))
+    gamma: float = setting(0.99, "discount", low=0, high=1, also=("discount",))
+    gae_lambda: float = setting(0.95, "of generalised advantage estimation", low=0, high=1)
+    clip_range: float = setting(0.2, "of the ratio of probabilities", low=0, also=("clip_coef",))
+    ent_coef: float = setting(0.0, "weight of the entropy", low=0)
+    vf_coef: float = setting(0.5, "weight of the value loss", low=0)
+    max_grad_norm: float = setting(0.5, "largest global norm of the gradient", low=0, also=("gradient_clip",))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,8 +46,8 @@ class RecurrentPPO(PPO):
     POPGym's baselines. A minibatch holds consecutive steps, slot after slot, so few minibatches keep sequences long.
     """
 
-    minibatches: int = 4
-    lstm_hidden_size: int = 256
+    minibatches: int = setting(4, "equal parts of these steps, one update each", low=1, also=("batch_size",))
+    lstm_hidden_size: int = setting(256, "width of each LSTM", low=1)
 
 
 #: Agent id -> its hyper-parameters.

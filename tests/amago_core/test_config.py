@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from amago_core.config import RANGES, Config, Rollout
+from amago_core.config import Config, Rollout
+from amago_core.hyperparameters import described, replaced
 
 
 def test_the_defaults_are_those_of_the_paper() -> None:
@@ -53,8 +54,10 @@ def test_settings_are_read_from_text(name: str, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ({"popart_rat": "1"}, ["unknown setting 'popart_rat'", "did you mean popart_rate"]),
-        ({"qqqqqqqq": "1"}, ["unknown setting 'qqqqqqqq'"]),
+        ({"popart_rat": "1"}, ["it has no setting 'popart_rat'", "did you mean popart_rate?"]),
+        ({"qqqqqqqq": "1"}, ["it has no setting 'qqqqqqqq'; it has encoder_hidden, encoder_width"]),
+        ({"learning_rate": "1e-4"}, ["it has no setting 'learning_rate'; it is called lr here (learning rate of"]),
+        ({"n_heads": "2"}, ["it is called heads here"]),
         ({"layers": "two"}, ["layers=two", "int"]),
         ({"layers": "2.5"}, ["layers=2.5", "int"]),
         ({"sigma_reparam": "maybe"}, ["sigma_reparam=maybe", "bool"]),
@@ -86,8 +89,45 @@ def test_a_bad_setting_is_one_line_that_names_it(setting: dict[str, str], words:
     assert "\n" not in str(error.value)
 
 
-def test_every_range_names_a_field_and_holds_for_the_default() -> None:
-    assert RANGES.keys() <= {f.name for f in dataclasses.fields(Config)}
+USUAL = (
+    "learning_rate batch_size n_heads num_heads hidden_size d_model num_layers buffer_size max_grad_norm target_update "
+    "learning_starts gradient_steps train_freq net_arch n_critics seq_len epsilon reward_scale"
+)
+
+
+def test_the_usual_names_lead_to_ours_and_to_one_only() -> None:
+    fields = dataclasses.fields(Config)
+    usual = [name for field in fields for name in field.metadata["also"]]
+    assert set(USUAL.split()) <= set(usual)
+    assert len(set(usual)) == len(usual) and not set(usual) & {field.name for field in fields}
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert [row.name for row in described(Config()) if not row.meaning] == []
+
+
+def test_what_a_record_says_of_its_settings() -> None:
+    rows = {row.name: row for row in described(Config(layers=1))}
+    assert (rows["layers"].value, rows["layers"].default) == (1, 3)
+    assert rows["tau"].meaning.endswith("paper: 0.0025 in POPGym")
+    assert rows["positions"].meaning.endswith("(learned, sinusoidal, rotary)")  # the choices come from the type
+
+
+@dataclasses.dataclass
+class Plain:
+    """A record of a user's own that knows nothing of ours."""
+
+    spread: float = 1.0
+    names: list[str] = dataclasses.field(default_factory=list)
+
+
+def test_a_plain_dataclass_is_read_and_described_too() -> None:
+    assert replaced(Plain(), {"spread": "0.5"}) == Plain(0.5)
+    assert [(row.name, row.meaning) for row in described(Plain())] == [("spread", ""), ("names", "")]
+    with pytest.raises(ValueError, match="it has no setting 'spred'; did you mean spread"):
+        replaced(Plain(), {"spred": "1"})
+    with pytest.raises(ValueError, match="setting names=ab: expected list"):
+        replaced(Plain(), {"names": "ab"})
 
 
 def test_the_time_input_of_a_rollout() -> None:

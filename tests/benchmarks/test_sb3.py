@@ -338,8 +338,8 @@ def test_what_was_saved_acts_as_what_was_trained(toys, agent, tmp_path):
 @pytest.mark.parametrize(
     ("agent", "setting", "says"),
     [
-        ("sb3-ppo", {"n_step": "8"}, "agent sb3-ppo: unknown setting 'n_step'; did you mean n_steps"),
-        ("sb3-ppo", {"lstm_hidden_size": "8"}, "unknown setting 'lstm_hidden_size'"),
+        ("sb3-ppo", {"n_step": "8"}, "agent sb3-ppo: it has no setting 'n_step'; did you mean n_steps"),
+        ("sb3-ppo", {"lstm_hidden_size": "8"}, "it has no setting 'lstm_hidden_size'"),
         ("sb3-recurrent-ppo", {"lstm_hidden_size": "0"}, "lstm_hidden_size must be at least 1"),
         ("sb3-ppo", {"gamma": "1.5"}, "gamma must be between 0 and 1"),
         ("sb3-ppo", {"n_steps": "9"}, "n_steps 9 is not a multiple of minibatches 32"),
