@@ -23,7 +23,7 @@ def draw(tier: str, root: Path) -> Drawing:
 
 def plot(data: Data) -> Figure:
     """The figure; call it inside `style.paper_style()`."""
-    tasks = SPEC.tasks(data.tier)
+    tasks = data.tasks
     columns = min(len(tasks), 6 if len(tasks) > 9 else 3)
     rows = math.ceil(len(tasks) / columns)
     figure = Figure(figsize=(0.4 + 3.1 * columns, 0.8 + 2.2 * rows), layout="constrained")

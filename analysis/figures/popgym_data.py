@@ -23,6 +23,7 @@ class Data:
     """What the drawings show. `runs` are rows of `frames.scores` with `normalised`, one cell per task and agent."""
 
     tier: str
+    tasks: Sequence[str]
     runs: pd.DataFrame
     curves: pd.DataFrame  # of the same runs, every evaluation
     published: pd.DataFrame
@@ -41,25 +42,27 @@ class Data:
     def means(self, column: str) -> pd.DataFrame:
         """Mean over finished seeds, tasks x agents in the figure's order; NaN where there is none."""
         means = self.finished.pivot_table(column, "task", "agent", aggfunc="mean")
-        return means.reindex(index=[t for t in SPEC.tasks(self.tier) if t in means.index], columns=self.agents)
+        return means.reindex(index=[t for t in self.tasks if t in means.index], columns=self.agents)
 
 
-def load(tier: str, root: Path) -> Data:
-    """The rows of the figure's tasks and agents at one tier, and the published boxes."""
-    runs = frames.scores(root, tier, f"{PREFIX}*", SPEC.agents)
-    runs, second = frames.one_cell(scores.with_normalised(runs[runs["task"].isin(SPEC.tasks(tier))]))
+def load(tier: str, root: Path, families: tuple[str, ...] = ("",), agents: Sequence[str] = SPEC.agents) -> Data:
+    """The rows of the figure's tasks of these families and agents at one tier, and the published boxes."""
+    tasks = [task for task in SPEC.tasks(tier) if short(task).startswith(families)]
+    runs = frames.scores(root, tier, f"{PREFIX}*", agents)
+    runs, second = frames.one_cell(scores.with_normalised(runs[runs["task"].isin(tasks)]))
     curves = frames.headline(frames.load("curves", root, tier))
     published = frames.load("published").query("figure == 'popgym_summary'")
-    return Data(tier, runs, curves[curves["run_id"].isin(runs["run_id"])], published, second)
+    return Data(tier, tasks, runs, curves[curves["run_id"].isin(runs["run_id"])], published, second)
 
 
 def short(task: str) -> str:
     return task.removeprefix(PREFIX)
 
 
-def missing(data: Data) -> str:
-    """One sentence on the missing runs and how to make them; empty if none is missing."""
-    wanted = {(task, agent, seed) for task, agent, seeds in SPEC.cells(data.tier) for seed in range(seeds)}
+def missing(data: Data, agents: Sequence[str]) -> str:
+    """One sentence on the missing runs of these agents and how to make them; empty if none is missing."""
+    cells = [cell for cell in SPEC.cells(data.tier) if cell[0] in data.tasks and cell[1] in agents]
+    wanted = {(task, agent, seed) for task, agent, seeds in cells for seed in range(seeds)}
     have = set(data.finished[["task", "agent", "seed"]].itertuples(index=False, name=None))
     if not (left := wanted - have):
         return ""
@@ -72,14 +75,13 @@ def missing(data: Data) -> str:
 def common_caption(data: Data, agents: Sequence[str]) -> list[str]:
     """The sentences in every caption: n, failures, what is missing or left out, the tier."""
     sentences = [f"Seeds per task (n): {'; '.join(_counts(data, agent) for agent in agents)}."]
-    if failed := int((data.runs["state"] == "failed").sum()):
+    if failed := int((data.runs["agent"].isin(agents) & (data.runs["state"] == "failed")).sum()):
         sentences.append(f"Failed runs, without a return and in no mean: {failed}.")
-    if said := missing(data):
+    if said := missing(data, agents):
         sentences.append(said)
     if data.tier != "paper":
         sentences.append(
-            f"The tier {data.tier} is not the paper's setting: fewer tasks, smaller networks, at most 2 % of the "
-            "steps; do not compare it with the published boxes."
+            f"The tier {data.tier} is not the paper's setting: fewer tasks, smaller networks, at most 2 % of the steps."
         )
     if not data.second.empty:
         second = data.second.to_dict("records")
@@ -95,4 +97,4 @@ def _counts(data: Data, agent: str) -> str:
         return f"{label} none"
     least, most = seeds.min(), seeds.max()
     span = f"{least}" if least == most else f"{least} to {most}"
-    return f"{label} {span} on {len(seeds)} of {len(SPEC.tasks(data.tier))}"
+    return f"{label} {span} on {len(seeds)} of {len(data.tasks)}"

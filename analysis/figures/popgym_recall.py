@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis import stats
 from analysis.drawing import Drawing
-from analysis.figures.popgym_data import CELL, SPEC, Data, common_caption, load, short
+from analysis.figures.popgym_data import CELL, Data, common_caption, load, short
 from analysis.style import BLACK, agent_style
 
 AGENTS = ("amago", "amago-gru")
@@ -21,19 +21,13 @@ RECALL = ("Autoencode", "Concentration", "CountRecall", "RepeatFirst", "RepeatPr
 
 def draw(tier: str, root: Path) -> Drawing:
     """The comparison with the final score of every seed."""
-    data = load(tier, root)
-    runs = data.finished
-    shown = runs[runs["task"].isin(_tasks(tier)) & runs["agent"].isin(AGENTS)]
-    return Drawing(plot(data), shown[[*CELL, "seed", "return", "normalised"]], caption(data))
-
-
-def _tasks(tier: str) -> list[str]:
-    return [task for task in SPEC.tasks(tier) if short(task).startswith(RECALL)]
+    data = load(tier, root, RECALL, AGENTS)
+    return Drawing(plot(data), data.finished[[*CELL, "seed", "return", "normalised"]], caption(data))
 
 
 def plot(data: Data) -> Figure:
     """The figure; call it inside `style.paper_style()`."""
-    tasks = _tasks(data.tier)
+    tasks = data.tasks
     figure = Figure(figsize=(8, 1.5 + 0.5 * len(tasks)), layout="constrained")
     axes = figure.add_subplot()
     for place, task in enumerate(tasks):

@@ -128,7 +128,7 @@ def _panel(axes: Axes, published: list[Box], ours: list[Box], data: Data) -> Non
             axes.text(place, 0.5, "no runs", rotation=90, **PLACEHOLDER, transform=across)
     middle = (start + places[-1]) / 2
     if not any(box.n_tasks for box in ours):
-        said = textwrap.fill(missing(data).replace("`", ""), 30, break_on_hyphens=False)
+        said = textwrap.fill(missing(data, data.agents).replace("`", ""), 30, break_on_hyphens=False)
         axes.text(middle, 0.5, said, **PLACEHOLDER, transform=across, fontsize=9)
     labels = [_label(box, len(SPEC.tasks(data.tier))) for box in (*published, *ours)]
     axes.set_xticks(places, labels, fontsize=8, rotation=38, ha="right", rotation_mode="anchor")
@@ -173,5 +173,6 @@ def caption(data: Data) -> str:
         "Bars at our means: 95 % interval of the mean over tasks, seeds within tasks (Satterthwaite's t); none with a "
         "single seed or where all seeds are equal, and none for standardised scores, whose scale depends on the seeds.",
         *common_caption(data, data.agents),
+        *(["Do not compare it with the published boxes."] if data.tier != "paper" else []),
     ]
     return " ".join(sentences)

@@ -91,8 +91,10 @@ def test_nothing_has_run_and_one_line_says_what_to_do(tmp_path):
     said = (
         "Missing: 130 of 130 runs of the tier laptop; `amago-bench reproduce --figure popgym --tier laptop` makes them."
     )
-    assert missing(data) == said
-    assert all(said in part.caption(data) for part in (popgym_summary, popgym_curves, popgym_recall))
+    assert missing(data, data.agents) == said
+    assert all(said in part.caption(data) for part in (popgym_summary, popgym_curves))
+    recall = popgym_recall.draw("laptop", tmp_path).caption  # 3 tasks, 2 agents, 5 seeds
+    assert "none; AMAGO-GRU none." in recall and "Missing: 30 of 30 runs" in recall and "published" not in recall
     with paper_style():
         assert said.replace("`", "") in " ".join(texts(popgym_summary.plot(data)).split())
     paths = SPEC.write("smoke", tmp_path)
