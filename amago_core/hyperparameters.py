@@ -13,14 +13,18 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from amago_core.names import did_you_mean
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
-Record = TypeVar("Record", bound="DataclassInstance")
+class DataclassInstance(Protocol):
+    """An object of any dataclass, for which Python has no public type."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+Record = TypeVar("Record", bound=DataclassInstance)
 
 
 def setting(

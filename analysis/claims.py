@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 import yaml
 
-from analysis.figures import FIGURES
+from analysis.figures import figures
 from analysis.rules import KINDS, Rule
 from results.errors import UserError
 from results.schema import TIERS
@@ -153,10 +153,10 @@ def _faults(claim: Claim, earlier: Mapping[str, Claim]) -> Iterator[str]:
 
 def _faults_of_the_plan(claim: Claim) -> Iterator[str]:
     """A rule that the planned runs of its figure can never satisfy would always be inconclusive."""
-    rule = claim.rule
-    if claim.figure not in FIGURES:
-        yield f"unknown figure '{claim.figure}' (known: {', '.join(FIGURES)})"
-    figure = FIGURES[claim.figure]
+    rule, known = claim.rule, figures()
+    if claim.figure not in known:
+        yield f"unknown figure '{claim.figure}' (known: {', '.join(known)})"
+    figure = known[claim.figure]
     cells = figure.cells(claim.tier) if claim.tier in figure.runs else ()
     planned = {(task, agent): seeds for task, agent, seeds in cells}
     for agent in rule.agents:

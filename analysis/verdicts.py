@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis import frames, stats
 from analysis.claims import Claim
-from analysis.figures import FIGURES
+from analysis.figures import figures
 from analysis.rules import Finding, Outcome, Part, Parts, Tests
 from analysis.scores import with_claim_metrics
 from results.errors import UserError
@@ -46,7 +46,7 @@ class _Runs(NamedTuple):
 
     @classmethod
     def of(cls, scores: pd.DataFrame, figure: str) -> _Runs:
-        scores = with_claim_metrics(scores, FIGURES[figure].agents)
+        scores = with_claim_metrics(scores, figures()[figure].agents)
         return cls(dict(iter(scores.groupby(["tier", "task", "agent"]))), scores.iloc[:0])
 
     def cell(self, claim: Claim, task: str, agent: str) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from analysis.figures import FIGURES
+from analysis.figures import figures
 from benchmarks.runs.job import Job
 from results.store import COMMITTED, reference_folders
 
@@ -17,10 +17,11 @@ def jobs(names: Iterable[str], tier: str, seeds: int | Sequence[int] | None = No
 
     `seeds`: these everywhere (a number N: 0 to N-1), instead of the seeds that each figure asks for.
     """
+    known = figures()
     wanted = [
         (seed, task, agent)
         for name in names
-        for task, agent, planned in FIGURES[name].cells(tier)
+        for task, agent, planned in known[name].cells(tier)
         for seed in (range(planned) if seeds is None else range(seeds) if isinstance(seeds, int) else seeds)
     ]
     return [Job(task, agent, tier, seed) for seed, task, agent in dict.fromkeys(sorted(wanted, key=lambda w: w[0]))]
@@ -31,12 +32,13 @@ def refresh(name: str, tier: str, root: Path) -> tuple[list[Path], bool]:
 
     They are rewritten if a table or the drawing code is newer, or a file is missing.
     """
-    files = FIGURES[name].files(tier, root)
+    figure = figures()[name]
+    files = figure.files(tier, root)
     if all(path.exists() for path in files):
         written = min(path.stat().st_mtime for path in files)
         if all(path.stat().st_mtime <= written for path in _sources(tier, root)):
             return files, False
-    return FIGURES[name].write(tier, root), True
+    return figure.write(tier, root), True
 
 
 def _sources(tier: str, root: Path) -> Iterator[Path]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from analysis.drawing import Drawing, paths
 from results.errors import UserError
 from results.store import results_root
 
+ENTRY_POINTS = "amago_bench.figures"
+
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure of the paper. `runs` says for each tier which tasks it shows and how many seeds an agent has there.
+    """A figure. `runs` says for each tier which tasks it shows and how many seeds an agent has there.
 
     `only` says for each tier which agents play not all of these tasks, and which they do play. `drawings` are modules
     with a function `draw(tier, root) -> Drawing`, by the name of the file without the tier.
@@ -79,6 +83,7 @@ _POPGYM_LAPTOP = _popgym(
 )  # fmt: skip
 _POPGYM_SMOKE = _popgym("PositionOnlyPendulumEasy", "RepeatPreviousEasy")
 
+#: The figures of this repository.
 FIGURES: dict[str, FigureSpec] = {
     "passive-tmaze": FigureSpec(
         title="Passive T-Maze",
@@ -112,3 +117,20 @@ FIGURES: dict[str, FigureSpec] = {
         },
     ),
 }
+
+
+def figures() -> Mapping[str, FigureSpec]:
+    """Ours, and those of installed packages: entry points of the group `ENTRY_POINTS` that name a `FigureSpec`.
+
+    One that cannot be loaded, or has the name of one of ours, is skipped with a warning.
+    """
+    found = dict(FIGURES)
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            spec = entry.load()
+            if not isinstance(spec, FigureSpec) or entry.name in found:
+                raise TypeError("it is not an analysis.figures.FigureSpec, or its name is taken")
+            found[entry.name] = spec
+        except Exception as error:  # a broken package must not take the other figures away
+            warnings.warn(f"figure {entry.name} = {entry.value} is skipped: {error}", stacklevel=2)
+    return found

@@ -10,11 +10,22 @@ from pathlib import Path
 import click
 
 from amago_core.names import did_you_mean
-from analysis.figures import FIGURES
+from analysis.figures import FIGURES, figures
 from reproduce import options
 
 CLAIMS = Path(__file__).resolve().parents[1] / "claims.yaml"
-NAMES = options.Near(tuple(FIGURES))
+
+
+class _Figure(click.ParamType):
+    """The name of a figure. Looked up when it is given, because the figures of other packages may import anything."""
+
+    name = "figure"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        known = figures()
+        if value not in known:
+            self.fail(f"{value!r} is unknown; {_near(value, list(known))}", param, ctx)
+        return value
 
 
 @click.command()
@@ -75,8 +86,12 @@ def _near(name: str, known: Sequence[str]) -> str:
 
 @click.command()
 @options.tier(default=None)
+@click.option(
+    "--claims", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None, metavar="FILE",
+    help="Claims of your own, written as those of this project.  [default: its own]",
+)  # fmt: skip
 @options.results
-def verdicts(tier: str | None, root: Path | None) -> None:
+def verdicts(tier: str | None, claims: Path | None, root: Path | None) -> None:
     """Print what the runs say about each claim.
 
     A claim of the paper is judged only at the paper tier; its restatement for the laptop has an id of its own.
@@ -87,12 +102,14 @@ def verdicts(tier: str | None, root: Path | None) -> None:
     from analysis.claims import load_claims
     from analysis.verdicts import load_verdicts, to_text
 
-    found = [verdict for verdict in load_verdicts(load_claims(CLAIMS), root) if tier in (None, verdict.claim.tier)]
+    found = [
+        verdict for verdict in load_verdicts(load_claims(claims or CLAIMS), root) if tier in (None, verdict.claim.tier)
+    ]
     click.echo(to_text(found) if found else f"no claims at the tier {tier}")
 
 
 @click.command()
-@click.argument("name", type=NAMES, metavar="FIGURE")
+@click.argument("name", type=_Figure(), metavar="FIGURE")
 @options.tier()
 @options.results
 def figure(name: str, tier: str, root: Path | None) -> None:
@@ -101,7 +118,7 @@ def figure(name: str, tier: str, root: Path | None) -> None:
     \b
     amago-bench figure passive-tmaze --tier laptop
     """
-    for path in FIGURES[name].write(tier, root):
+    for path in figures()[name].write(tier, root):
         click.echo(path)
         if path.suffix == ".md":
             caption = textwrap.fill(path.read_text(), 116, break_on_hyphens=False)
@@ -130,7 +147,7 @@ def merge(tier: str, replace: bool, root: Path | None) -> None:
 @click.command()
 @options.tier()
 @click.option(
-    "--figure", "name", type=NAMES, metavar="FIGURE", default=None,
+    "--figure", "name", type=_Figure(), metavar="FIGURE", default=None,
     help=f"Only this one of {', '.join(FIGURES)}.  [default: all]",
 )  # fmt: skip
 @options.seeds
