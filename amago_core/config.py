@@ -86,7 +86,7 @@ class Config(Hyperparameters):
 
     # Losses (agent.md 5)
     reward_multiplier: float = setting(
-        10.0, "of rewards, in the losses only; paper: 100 in POPGym and T-Maze", also=("reward_scale",)
+        10.0, "of rewards, in the losses only; 100 in POPGym and T-Maze", also=("reward_scale",)
     )
     online_weight: float = setting(1.0, "weight of the actor's online loss", low=0)
     offline_weight: float = setting(0.1, "weight of filtered behaviour cloning", low=0, also=("bc_weight", "bc_coef"))
@@ -104,11 +104,11 @@ class Config(Hyperparameters):
         1.0, "largest global norm of the summed gradient", low=1e-6, also=("max_grad_norm", "grad_clip", "clip_grad")
     )
     tau: float = setting(
-        0.003, "step of the target networks towards the trained ones per update; paper: 0.0025 in POPGym",
+        0.003, "step of the target networks towards the trained ones per update; 0.0025 in POPGym",
         low=0, high=1, also=("target_update", "target_update_rate", "polyak", "soft_update"),
     )  # fmt: skip
     dtype: Literal["float32", "bfloat16"] = setting(
-        "float32", "of learning; bfloat16 brings TF32 with it (agent.md 6.3)", also=("precision",)
+        "float32", "of learning; bfloat16 brings TF32 with it", also=("precision",)
     )
     device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto: the GPU where there is one")
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from reproduce.commands import bench, doctor, inspect, play, report
+from reproduce.commands import bench, doctor, inspect, play, report, show
 from reproduce.shadows import HOME, PACKAGES
 from results.errors import UserError
 
@@ -33,7 +33,7 @@ def cli() -> None:
     """
 
 
-for _module in (inspect, play, report, doctor, bench):
+for _module in (inspect, show, play, report, doctor, bench):
     for _command in _module.COMMANDS:
         cli.add_command(_command)
 

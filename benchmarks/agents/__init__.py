@@ -1,4 +1,4 @@
-"""All agents by id: the built-in ones, `module:Class`, and those that installed packages register."""
+"""All agents by id: built-in ones, `sb3:ALGORITHM`, `module:Class`, and those that installed packages register."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from amago_core.hyperparameters import replaced
 from amago_core.names import did_you_mean
 from benchmarks.agents.protocol import Agent, AgentSpec, ContractError
 from benchmarks.imports import load_object
 from benchmarks.task import Task
 from results.errors import UserError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 GROUP = "amago_bench.agents"
 SIMPLE = {
@@ -27,10 +31,11 @@ FAMILIES = {
     "benchmarks.agents.presets": "benchmarks.agents.amago:Amago",
     "benchmarks.agents.sb3_presets": "benchmarks.agents.sb3:Sb3",
 }
+ALGORITHM = "sb3:"  # `sb3:DQN` is an algorithm of stable-baselines3 or sb3-contrib by the name of its class
 
 
 def agents() -> list[str]:
-    """The ids of all agents, sorted. `module:Class` needs no id."""
+    """The ids of all agents, sorted, without the two forms that need no list, `sb3:ALGORITHM` and `module:Class`."""
     return sorted({*SIMPLE, *_presets(), *_announced()})
 
 
@@ -90,20 +95,54 @@ def check_agent(base: str) -> None:
         return
     known = agents()
     if base not in known:
-        hint = did_you_mean(base, known, f"known: {', '.join(known)}, or module:Class")
+        others = "sb3:ALGORITHM or module:Class"
+        hint = did_you_mean(base, known, f"known: {', '.join(known)}, {others}")
         raise UserError(f"unknown agent {base!r}; {hint}")
 
 
 def configuration(base: str, task: Task, tier: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """All hyper-parameters of a built-in agent, settings applied; empty for other agents, whose are unknown.
+    """All hyper-parameters of an agent, settings applied; empty for one that declares none. Raises as below."""
+    record = hyperparameters(base, task, tier, settings)
+    return {} if record is None else asdict(record)
 
-    Raises UserError for a setting that does not exist or has a value of the wrong type.
+
+def hyperparameters(base: str, task: Task | None, tier: str, settings: Mapping[str, str]) -> DataclassInstance | None:
+    """The agent's settings as a record, with `settings` applied; None for an agent that declares none.
+
+    Without a task they are those that no task has changed. Imports an agent that is not built in.
+
+    Raises:
+        UserError: a setting that does not exist or has a value of the wrong type; an agent that cannot be imported.
     """
-    if base in SIMPLE and settings:
-        raise UserError(f"agent {base} has no hyper-parameters; leave {', '.join(sorted(settings))} out")
-    if base not in _presets():
-        return {}
-    return asdict(importlib.import_module(_presets()[base]).configure(base, task, tier, settings))
+    if base in SIMPLE:
+        if settings:
+            raise UserError(f"agent {base} has no hyper-parameters; leave {', '.join(sorted(settings))} out")
+        return None
+    try:
+        if module := _configured_by(base):
+            record: DataclassInstance = importlib.import_module(module).configure(base, task, tier, settings)
+            return record
+        defaults = _declared(base)
+        return None if defaults is None else replaced(defaults, settings)
+    except ValueError as error:
+        raise UserError(f"agent {base}: {error}") from None
+
+
+def _configured_by(base: str) -> str | None:
+    return "benchmarks.agents.sb3_algorithms" if base.startswith(ALGORITHM) else _presets().get(base)
+
+
+def _declared(base: str) -> DataclassInstance | None:
+    """The defaults of the dataclass that an agent from outside may have as its attribute `Settings`."""
+    declared = getattr(_factory(base), "Settings", None)
+    if declared is None:
+        return None
+    try:
+        if is_dataclass(defaults := declared()) and not isinstance(defaults, type):
+            return defaults
+    except TypeError:
+        pass
+    raise ContractError(f"agent {base}: its Settings must be a dataclass in which every field has a default")
 
 
 def plays(base: str, task: Task) -> bool:
@@ -115,6 +154,8 @@ def make_agent(base: str, spec: AgentSpec) -> Agent:
     """Build an agent. Raises UserError where it cannot be imported, ContractError where it breaks the contract."""
     check_agent(base)
     factory = _factory(base)
+    if getattr(factory, "Settings", None) is not None:
+        spec = replace(spec, settings=hyperparameters(base, spec.task, spec.tier, spec.settings))
     try:
         inspect.signature(factory).bind(spec)
     except TypeError as error:
@@ -132,6 +173,9 @@ def make_agent(base: str, spec: AgentSpec) -> Agent:
 def _factory(base: str) -> Callable[[AgentSpec], Any]:
     if base in SIMPLE:
         return load_object(SIMPLE[base], "agent")
+    if base.startswith(ALGORITHM):
+        sb3 = importlib.import_module("benchmarks.agents.sb3").Sb3
+        return lambda spec: sb3(spec, preset=base)
     if base in _presets():
         module, _, name = FAMILIES[_presets()[base]].partition(":")
         family = getattr(importlib.import_module(module), name)

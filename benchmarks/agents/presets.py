@@ -8,7 +8,6 @@ from typing import Any
 from amago_core.config import Config
 from benchmarks.agents.settings import settings_of
 from benchmarks.task import Task
-from results.errors import UserError
 from results.renames import RENAMED
 
 _PLAIN_TRANSFORMER = {"sigma_reparam": False, "normformer": False, "head_scaling": False}
@@ -36,16 +35,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def configure(preset: str, task: Task, tier: str, settings: Mapping[str, str]) -> Config:
+def configure(preset: str, task: Task | None, tier: str, settings: Mapping[str, str]) -> Config:
     """The hyper-parameters of a run: the task's at the tier, then the preset's, then `settings` (`--set`).
 
     Raises:
-        UserError: a setting that does not exist, has the wrong type or is given by an old name.
+        ValueError: a setting that does not exist, has the wrong type or is given by an old name.
     """
     for name in settings:
         if name in RENAMED:
-            raise UserError(f"agent {preset}: the setting {name} is now called {RENAMED[name]}")
-    try:
-        return Config(**settings_of(task, tier)).replace(PRESETS[preset]).replace(settings)
-    except ValueError as error:
-        raise UserError(f"agent {preset}: {error}") from None
+            raise ValueError(f"the setting {name} is now called {RENAMED[name]}")
+    base = Config(**settings_of(task, tier)) if task else Config()
+    return base.replace(PRESETS[preset]).replace(settings)

@@ -6,7 +6,7 @@ learns when it is given environments and acts when it is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -35,7 +35,11 @@ class CannotResume(UserError):
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """Everything an agent is built from. `settings` are the `--set key=value` of the command line, unparsed."""
+    """Everything an agent is built from.
+
+    `settings` are the `--set key=value` of the command line: as text, or, for an agent from outside that declares
+    `Settings`, as an instance of that class.
+    """
 
     task: Task
     tier: str
@@ -44,7 +48,7 @@ class AgentSpec:
     action_space: Space  # of one slot
     num_envs: int
     env_steps: int  # the budget of the run, all slots together
-    settings: Mapping[str, str]
+    settings: Any
     threads: int
     folder: Path  # scratch space, for instance for a replay; it may have moved when a run is resumed
 
@@ -52,6 +56,10 @@ class AgentSpec:
 @runtime_checkable
 class Agent(Protocol):
     """A learner and its policy.
+
+    An agent may declare its settings: a class attribute `Settings`, a dataclass whose fields all have defaults, best
+    a subclass of `amago_core.hyperparameters.Hyperparameters`. Then `--set` is read by the types of its fields and
+    checked, `amago-bench show` prints them, all values are stored with each run, and `spec.settings` is an instance.
 
     An agent may also have `describe() -> Mapping[str, Any]` with any of `parameters` (int), `device`, `attention`
     and `dtype`; they fill the columns of those names in the table of runs.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from amago_core.hyperparameters import Hyperparameters, setting
 from benchmarks.task import Task
-from results.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -54,16 +53,13 @@ class RecurrentPPO(PPO):
 PRESETS: Mapping[str, PPO] = {"sb3-ppo": PPO(), "sb3-recurrent-ppo": RecurrentPPO()}
 
 
-def configure(preset: str, task: Task, tier: str, settings: Mapping[str, str]) -> PPO:
+def configure(preset: str, task: Task | None, tier: str, settings: Mapping[str, str]) -> PPO:
     """The hyper-parameters of a run, `settings` (`--set`) applied; the counterpart of `presets.configure`.
 
     Raises:
-        UserError: a setting that does not exist or has a wrong value.
+        ValueError: a setting that does not exist or has a wrong value.
     """
     base = PRESETS[preset]
     if tier == "paper" and isinstance(base, RecurrentPPO):
         base = replace(base, n_steps=1024)
-    try:
-        return base.replace(settings)
-    except ValueError as error:
-        raise UserError(f"agent {preset}: {error}") from None
+    return base.replace(settings)

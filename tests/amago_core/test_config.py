@@ -109,7 +109,7 @@ def test_every_setting_says_what_it_means() -> None:
 def test_what_a_record_says_of_its_settings() -> None:
     rows = {row.name: row for row in described(Config(layers=1))}
     assert (rows["layers"].value, rows["layers"].default) == (1, 3)
-    assert rows["tau"].meaning.endswith("paper: 0.0025 in POPGym")
+    assert rows["encoder_width"].meaning.endswith("paper: 200 in POPGym")
     assert rows["positions"].meaning.endswith("(learned, sinusoidal, rotary)")  # the choices come from the type
 
 

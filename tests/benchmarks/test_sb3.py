@@ -11,18 +11,16 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from amago_core.checkpoint import load_state
 from amago_core.config import Config
 from amago_core.nets.encoders import TimestepEncoder
-from amago_core.seeding import child
 from amago_core.sequences import Batch, Packing
 from benchmarks import checkpoint, record
-from benchmarks.agents import agents, configuration, make_agent, sb3_presets
-from benchmarks.agents.protocol import AgentSpec, VectorStep
+from benchmarks.agents import agents, configuration, sb3_presets
+from benchmarks.agents.protocol import VectorStep
 from benchmarks.catalog import get_task
-from benchmarks.evaluate import evaluate, evaluation_seeds, summarise
+from benchmarks.evaluate import evaluate, evaluation_seeds
 from benchmarks.harness_env import HarnessEnv
 from benchmarks.long_term_memory.tmaze.env import TMaze
 from benchmarks.plan import plan
@@ -30,59 +28,13 @@ from benchmarks.run import run
 from benchmarks.task import Task
 from results.errors import UserError
 from results.store import read_table
+from tests.benchmarks.sb3_toys import Match, make, mean_return, train, vectorised
 
 pytest.importorskip("sb3_contrib")
 
 BOTH = pytest.mark.parametrize("agent", ["sb3-ppo", "sb3-recurrent-ppo"])
 SMALL = {"hidden": "16", "n_steps": "16", "minibatches": "4", "n_epochs": "2"}
 SETTINGS = {"sb3-ppo": SMALL, "sb3-recurrent-ppo": SMALL | {"lstm_hidden_size": "8"}}
-
-
-def make(agent: str, task: Task, slots: int, settings: dict[str, str], seed: int = 0) -> Any:
-    envs = task.make(1)
-    observation, action = envs.single_observation_space, envs.single_action_space
-    return make_agent(agent, AgentSpec(task, "smoke", seed, observation, action, slots, 1, settings, 1, Path()))
-
-
-def train(agent: Any, task: Task, env_steps: int, seed: int = 0) -> HarnessEnv:
-    envs = HarnessEnv(task.make(agent.spec.num_envs), task, child(seed, task.id), "train")
-    for _ in agent.learn(envs, child(seed, "learn")):
-        if envs.env_steps >= env_steps:
-            break
-    return envs
-
-
-def mean_return(agent: Any, task: Task) -> float:
-    return summarise(evaluate(agent, task, evaluation_seeds(task.id, "final"))).return_mean
-
-
-def vectorised(make: Any) -> Any:
-    return lambda slots: SyncVectorEnv([make] * slots, autoreset_mode=AutoresetMode.DISABLED)
-
-
-class Match(gymnasium.Env):
-    """One step: say what is shown. Pays 1 for the right one of four, or minus the distance in a lopsided Box."""
-
-    def __init__(self, continuous: bool) -> None:
-        self.continuous = continuous
-        low, high = np.float32([-2, 10]), np.float32([1, 30])
-        self.observation_space = spaces.Box(low, high) if continuous else spaces.Discrete(4)
-        self.action_space = spaces.Box(low, high) if continuous else spaces.Discrete(4, start=-1)
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict]:
-        super().reset(seed=seed)
-        if self.continuous:
-            self.shown = self.np_random.uniform([-2, 10], [1, 30]).astype(np.float32)
-        else:
-            self.shown = self.np_random.integers(4)
-        return self.shown, {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        if self.continuous:
-            reward = 1 - float(np.abs((action - self.shown) / [1.5, 10]).mean())  # in half widths
-        else:
-            reward = float(action + 1 == self.shown)
-        return self.shown, reward, True, False, {}
 
 
 # --- they learn ---
@@ -136,8 +88,9 @@ def test_the_inputs_are_those_of_amago(toys, monkeypatch, time_limit):
     task = toys.scripted(script, 4, time_limit=time_limit, time_scale=10_000 if time_limit == "finite" else None)
     agent = make("sb3-ppo", task, 2, SMALL)
     shown: dict[str, list[np.ndarray]] = {"train": [], "act": []}
-    predict = agent._model.predict
-    monkeypatch.setattr(agent._model, "predict", lambda x, *rest: shown["act"].append(x.copy()) or predict(x, *rest))
+    policy = agent._model.policy
+    predict = policy.predict
+    monkeypatch.setattr(policy, "predict", lambda x, *rest: shown["act"].append(x.copy()) or predict(x, *rest))
     forward = agent._model.policy.forward
     monkeypatch.setattr(agent._model.policy, "forward", lambda x: shown["train"].append(x.numpy().copy()) or forward(x))
     actions: dict[str, list[np.ndarray]] = {"train": [], "act": []}
@@ -364,6 +317,6 @@ def test_without_the_extra_they_are_listed_and_a_run_says_what_to_install(toys, 
 @BOTH
 def test_weights_that_are_not_finite_end_the_training_with_one_line(toys, agent):
     task = toys.task(partial(TMaze, corridor=2), horizon=3)
-    with pytest.raises(ValueError, match=r"training diverged: .* try a lower lr") as error:
+    with pytest.raises(ValueError, match=r"training diverged: .* try a lower learning rate") as error:
         train(make(agent, task, 4, SETTINGS[agent] | {"lr": "1e30"}), task, 1000)
     assert "\n" not in str(error.value)
