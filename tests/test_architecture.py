@@ -85,7 +85,9 @@ def test_no_global_generator(path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["list"], ["status"], ["table"], ["verdicts"], ["run", "--help"]], ids=" ".join
+    "arguments",
+    [["--help"], ["list"], ["status"], ["table"], ["verdicts"], ["run", "--help"], ["show", "amago"]],
+    ids=" ".join,
 )
 def test_commands_that_read_tables_import_no_torch(arguments, tmp_path):
     script = (
