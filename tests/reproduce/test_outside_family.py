@@ -160,7 +160,7 @@ def test_from_the_task_to_the_verdict(amago_bench, tmp_path):
     table = list(csv.DictReader(amago_bench("table", "--task", "mine/coins/*", "--format", "csv").splitlines()))
     assert [(row["n"], row["mean"], row["solved"]) for row in table] == [("5", "0.5", "1.0")]
     verdict = amago_bench("verdicts", "--claims", "claims.yaml", "--tier", "smoke")
-    assert "COINS-smoke" in verdict and "supported" in verdict
+    assert "COINS-smoke: SUPPORTED" in verdict
 
 
 def test_both_splits_are_rows_and_the_test_split_is_the_headline(amago_bench, tmp_path):
