@@ -107,11 +107,6 @@ def _name(key: tuple[str, ...]) -> str:
     return f"'{'/'.join(key)}'" if key else "space"
 
 
-def observation_fields(space: gym.Space[Any]) -> dict[str, Field]:
-    """The fields of an observation of `space`, by name. Raises UnsupportedSpace for a leaf of any other kind."""
-    return {leaf.name: leaf.field for leaf in _leaves(space)}
-
-
 def _check_encodable(leaf: _Leaf, space: gym.Space[Any]) -> None:
     """Raises UnsupportedSpace for what makes no sense as plain numbers: images of bytes or floats, malformed goals."""
     axes, numbers = len(leaf.field.shape), math.prod(leaf.field.shape)

@@ -1,8 +1,7 @@
 """Estimates, intervals and tests that hold at a handful of seeds. Standard practice after Agarwal et al. (2021).
 
 A sample is always one number a **run** (seed), never one an episode. A run that failed is NaN, and every function that
-meets one takes the policy `failed`: "worst" puts `worst` in its place, "exclude" leaves it out and counts it, "error"
-raises. Which interval for what:
+meets one takes the policy `failed`: "exclude" leaves it out and counts it, "error" raises. Which interval for what:
 
 - the share of seeds that solve a task: `share_interval`, exact for any n;
 - a mean over many tasks: `stratified_mean`, Satterthwaite's t;
@@ -27,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, stdtrit  # scipy.stats has the same and takes a second to import
 
 Floats = NDArray[np.float64]
-Failed = Literal["error", "worst", "exclude"]
+Failed = Literal["error", "exclude"]
 Kind = Literal["binomial", "t", "stratified t", "bootstrap", "single", "degenerate", "empty"]
 
 
@@ -56,19 +55,21 @@ class Comparison:
     kind: Literal["exact", "monte carlo"]
 
 
-def without_failures(values: ArrayLike, failed: Failed, worst: float | None = None) -> tuple[Floats, int]:
-    """The values with the policy applied to NaN, and how many were NaN. Infinite values are an error."""
+def _scores(values: ArrayLike) -> Floats:
+    """The values, NaN for failed runs. Raises ValueError if one is infinite."""
     array = np.asarray(values, dtype=float)
-    bad = np.isnan(array)
     if np.isinf(array).any():
         raise ValueError("a score is infinite; find out why before it is averaged")
-    if not bad.any():
-        return array, 0
-    if failed == "exclude":
-        return array[~bad], int(bad.sum())
-    if failed == "worst" and worst is not None:
-        return np.where(bad, worst, array), int(bad.sum())
-    raise ValueError(f"{bad.sum()} of {bad.size} runs failed (NaN); choose failed='exclude', or 'worst' with a value")
+    return array
+
+
+def _without_failures(values: ArrayLike, failed: Failed) -> tuple[Floats, int]:
+    """The values with the policy applied to NaN, and how many were NaN."""
+    array = _scores(values)
+    bad = np.isnan(array)
+    if bad.any() and failed == "error":
+        raise ValueError(f"{bad.sum()} of {bad.size} runs failed (NaN); run them again, or choose failed='exclude'")
+    return array[~bad], int(bad.sum())
 
 
 # --- one task -------------------------------------------------------------------------------------------------------
@@ -89,11 +90,9 @@ def share_interval(successes: int, n: int, *, failed: int = 0, confidence: float
     return Estimate(successes / n, low, high, n, failed, "binomial", confidence)
 
 
-def mean_interval(
-    values: ArrayLike, *, failed: Failed, worst: float | None = None, confidence: float = 0.95
-) -> Estimate:
+def mean_interval(values: ArrayLike, *, failed: Failed, confidence: float = 0.95) -> Estimate:
     """Mean of one task's runs with Student's t interval. Read the module's warning on solved-or-not returns."""
-    sample, failures = without_failures(values, failed, worst)
+    sample, failures = _without_failures(values, failed)
     value = float(sample.mean()) if sample.size else None
     if (kind := _no_interval(sample)) is not None:
         return Estimate(value, None, None, sample.size, failures, kind, confidence)
@@ -125,9 +124,9 @@ class Scores:
     failed: int = 0
 
     @classmethod
-    def of(cls, runs: Mapping[str, ArrayLike], *, failed: Failed, worst: float | None = None) -> Scores:
+    def of(cls, runs: Mapping[str, ArrayLike], *, failed: Failed) -> Scores:
         """From task -> its runs. Raises ValueError for a task without runs (a missing task would shift every mean)."""
-        parts = [without_failures(values, failed, worst) for values in runs.values()]
+        parts = [_without_failures(values, failed) for values in runs.values()]
         if empty := [name for name, (values, _) in zip(runs, parts, strict=True) if not values.size]:
             raise ValueError(f"task {empty[0]} has no run that could be averaged")
         if not parts:
@@ -161,13 +160,6 @@ class Scores:
         return self.values @ (np.eye(len(self.tasks))[self.task] / self.counts)
 
 
-def normalise(values: ArrayLike, random: float, high: float) -> Floats:
-    """Scores on the scale where the random agent has 0 and `high` has 1; they may be outside 0 to 1."""
-    if not high > random:
-        raise ValueError(f"high ({high}) must be above random ({random})")
-    return (np.asarray(values, dtype=float) - random) / (high - random)
-
-
 def mean(scores: Scores) -> Floats:
     """Mean over tasks, [...]."""
     return scores.values @ scores.weights
@@ -187,9 +179,9 @@ def interquartile_mean(scores: Scores) -> Floats:
     return (np.take_along_axis(scores.values, order, axis=-1) * inside).sum(-1) / inside.sum(-1)
 
 
-def optimality_gap(scores: Scores, target: float = 1.0) -> Floats:
-    """Mean shortfall below `target`, [...]; scores above it do not make up for others."""
-    return np.maximum(target - scores.values, 0) @ scores.weights
+def optimality_gap(scores: Scores) -> Floats:
+    """Mean shortfall below 1, [...]; scores above it do not make up for others."""
+    return np.maximum(1 - scores.values, 0) @ scores.weights
 
 
 def performance_profile(scores: Scores, thresholds: ArrayLike) -> Floats:
@@ -287,13 +279,11 @@ def permutation_test(better: Arm, worse: Arm, *, limit: int = 200_000, seed: int
 
 
 def _against(better: ArrayLike, worse: ArrayLike, task: str) -> tuple[Floats, Floats]:
-    pooled = np.concatenate([np.asarray(better, dtype=float), np.asarray(worse, dtype=float)])
-    if not np.size(better) or not np.size(worse) or np.isnan(pooled).all():
+    a, b = _scores(better), _scores(worse)
+    pooled = np.concatenate([a, b])
+    if not a.size or not b.size or np.isnan(pooled).all():
         raise ValueError(f"task {task} has no finished runs to compare")
-    return (
-        without_failures(better, "worst", float(np.nanmin(pooled)))[0],
-        without_failures(worse, "worst", float(np.nanmax(pooled)))[0],
-    )
+    return np.where(np.isnan(a), np.nanmin(pooled), a), np.where(np.isnan(b), np.nanmax(pooled), b)
 
 
 def _differences(a: Floats, b: Floats) -> Floats:

@@ -201,14 +201,14 @@ def _reference_file(folder: Path, table: str) -> Path:
 MERGED = ("episodes", "curves", "runs")  # in the order of writing: a run that `runs` names has its other rows
 
 
-def merge_runs(root: Path, tier: str, destination: Path | None = None, replace: bool = False) -> list[str]:
+def merge_runs(root: Path, tier: str, replace: bool = False) -> list[str]:
     """Merges the finished runs of a tier into the reference tables and returns the ids that are new or changed.
 
     A run's last row, its curves, the episodes of its final evaluation and what it says of its task are kept; its
     protocol is added to `root`/protocols.json. Rows of runs without a folder here stay. The same runs produce the same
     files. A run that is already there with other rows is a `UserError` unless `replace`; nothing is written then.
     """
-    destination = destination or root / "reference" / tier
+    destination = root / "reference" / tier
     merged = _by_run({table: _merged(table, destination) for table in MERGED})
     records: dict[str, dict[str, Any]] = {}
     tasks = _tasks_of(destination)

@@ -14,8 +14,8 @@ from analysis.stats import Scores
 NAN = math.nan
 
 
-def scores(failed="error", worst=None, **runs):
-    return Scores.of(runs, failed=failed, worst=worst)
+def scores(failed="error", **runs):
+    return Scores.of(runs, failed=failed)
 
 
 # --- one task
@@ -56,12 +56,8 @@ def test_failed_seeds_follow_an_explicit_policy():
     values = [1, NAN, 3]
     excluded = stats.mean_interval(values, failed="exclude")
     assert (excluded.value, excluded.n, excluded.failed) == (2.0, 2, 1)
-    worst = stats.mean_interval(values, failed="worst", worst=-1)
-    assert (worst.value, worst.n, worst.failed) == (1.0, 3, 1)
     with pytest.raises(ValueError, match="1 of 3 runs failed"):
         stats.mean_interval(values, failed="error")
-    with pytest.raises(ValueError, match="worst"):
-        stats.mean_interval(values, failed="worst")
     with pytest.raises(ValueError, match="infinite"):
         stats.mean_interval([1, math.inf], failed="exclude")
 
@@ -98,12 +94,6 @@ def test_probability_of_improvement_by_hand():
     assert stats.probability_of_improvement(worse, better) == pytest.approx(1 - (3.5 / 6 + 0.5) / 2)
     with pytest.raises(ValueError, match="same tasks"):
         stats.probability_of_improvement(better, scores(a=[1]))
-
-
-def test_normalise():
-    assert stats.normalise([-1, 0, 1, 2], random=-1, high=1).tolist() == [0, 0.5, 1, 1.5]
-    with pytest.raises(ValueError, match="above random"):
-        stats.normalise([1], random=1, high=1)
 
 
 def test_a_task_without_runs_is_an_error():

@@ -120,9 +120,9 @@ def everything(root):
     (folder,) = root.glob("runs/**/seed-0")
     run = api.load(folder)
     rows = [row for table in ("runs", "curves", "episodes", "tasks") for row in load(table, root, ("runs",))]
-    shutil.rmtree(root / "merged", ignore_errors=True)
-    merge_runs(root, "smoke", root / "merged")
-    merged = [path.read_bytes() for path in sorted((root / "merged").iterdir())]
+    shutil.rmtree(root / "reference", ignore_errors=True)
+    merge_runs(root, "smoke")
+    merged = [path.read_bytes() for path in sorted((root / "reference" / "smoke").iterdir())]
     return rows, merged, (run.task.id, run.seed), run.rows("curves").to_csv()
 
 
