@@ -5,14 +5,14 @@ set -eu
 
 usage() {
     cat <<'USAGE'
-usage: run_all.sh [--tier smoke|laptop|paper] [--figure NAME] [--seeds N] [--workers N]
+usage: run_all.sh [--tier smoke|laptop|paper] [--figure NAME] [--seeds SEEDS] [--workers N]
 
 Makes .venv from requirements.lock (Python 3.11 or newer), makes the runs that the figures need and that are not
 finished, and draws the figures. Called again it does only what is missing.
 
   --tier     smoke (default): minutes, proves that it runs; laptop: a night on 2 cores; paper: GPUs
   --figure   only this figure
-  --seeds    seeds 0 to N-1 instead of the tier's own
+  --seeds    3: the first three, 0 to 2; or these: 0-4, or 0,1; default: those of each figure
   --workers  runs at once; default: the cores it is given
 USAGE
 }

@@ -14,6 +14,7 @@ from benchmarks.places.executor import Executor, Phase, Status
 from benchmarks.places.local import Local
 from benchmarks.places.queue import announcing
 from benchmarks.runs.job import Job
+from benchmarks.runs.trackers import load_trackers
 
 ENDED = ("finished", "failed", "lost")
 
@@ -38,8 +39,9 @@ def sweep(
 ) -> list[State]:
     """Make the runs with an executor (default: `Local()`) and return how each ended; `report` is called at each poll.
 
-    KeyboardInterrupt stops all runs cleanly and is raised again.
+    KeyboardInterrupt stops all runs cleanly and is raised again. Raises UserError for a tracker that does not exist.
     """
+    load_trackers({name for job in jobs for name in job.trackers})  # report it once, not in each run
     executor = executor or Local()
     states = {job: State(job, job.log(root)) for job in dict.fromkeys(jobs)}
     began: dict[Job, float] = {}

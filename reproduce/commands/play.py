@@ -76,7 +76,9 @@ def run(
 @options.replace
 @options.threads
 @options.trackers
-@click.option("--on", "place", type=options.Near(tuple(PLACES)), default="local", show_default=True, help="Where.")
+@click.option(
+    "--on", "place", type=options.Near(tuple(PLACES)), default="local", show_default=True, help="Where runs are made.",
+)  # fmt: skip
 @options.workers
 @click.option("--dry-run", is_flag=True, help="Only list the runs that it would make.")
 @options.results

@@ -97,6 +97,8 @@ def test_what_is_unknown_gets_one_line_with_the_nearest_names(command, arguments
         (["run", "--task", TASK, "--seed", "-1"], "--seed"),
         (["sweep", "--task", TASK, "--agent", "random", "--seeds", "4-0"], "0-4, or 0,1"),
         (["sweep", "--task", TASK, "--agent", "random", "--workers", "0"], "--workers"),
+        (["run", "--task", TASK, "--agent", "random", "--tracker", "wanb"], "unknown tracker 'wanb'; known: "),
+        (["run", "--task", TASK, "--agent", "amago", "--set", "lr=1e-4,3e-4"], "key=value"),
         (
             ["sweep", "--task", LONG, "--agent", "random", "--tier", "laptop", "--seeds", "1"],
             "no budget for tier 'laptop'",
@@ -224,6 +226,8 @@ def test_seeds_of_another_form_are_refused(command, text):
 
 
 def test_a_sweep_takes_trackers(command, folder):
+    code, _, err = command("sweep", "--task", TASK, "--agent", "random", "--tracker", "wanb")
+    assert code == 2 and err.endswith("unknown tracker 'wanb'; known: tensorboard, wandb, or module:Class\n")
     tracker = "class Mine:\n  def __init__(self, run): open(run.folder / 'mine', 'w').close()\n"
     tracker += "  def scalars(self, values, env_steps): raise RuntimeError('no')\n  def close(self): pass\n"
     (folder / "mine_tracks.py").write_text(tracker)
