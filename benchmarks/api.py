@@ -29,9 +29,9 @@ from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS, EpisodeRecord, evaluate, 
 from benchmarks.places.executor import Executor
 from benchmarks.places.sweep import State
 from benchmarks.places.sweep import sweep as make_all
-from benchmarks.plan import Plan, plan
 from benchmarks.runs.grid import grid, missing
 from benchmarks.runs.job import Job, make
+from benchmarks.runs.plan import Plan, plan
 from benchmarks.task import Task
 from results.errors import UserError
 from results.protocols import read_json

@@ -27,7 +27,7 @@ from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
-from benchmarks.cores import process_environment
+from benchmarks.places.cores import process_environment
 from benchmarks.slots import TOLD, MakeEnv, SlotFault, Slots, batch, stack
 from results.errors import UserError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.cores import fast_dtype
+from benchmarks.places.cores import fast_dtype
 from benchmarks.task import Task
 
 Settings = Mapping[str, Any]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.cores import available_cores, process_environment
+from benchmarks.places.cores import available_cores, process_environment
 from benchmarks.places.executor import Outcome, Phase
 from benchmarks.runs.job import GRACE_S, Job, command
 from results.errors import UserError

@@ -12,9 +12,9 @@ from typing import Any
 
 from benchmarks.agents import agent_id, check_agent, configuration, parse_agent, parse_settings, plays
 from benchmarks.catalog import match
-from benchmarks.checkpoint import differences
-from benchmarks.plan import plan
+from benchmarks.runs.checkpoint import differences
 from benchmarks.runs.job import Job
+from benchmarks.runs.plan import plan
 from benchmarks.task import Task
 from results.errors import UserError
 from results.schema import Run

@@ -69,12 +69,12 @@ class Job:
 def make(job: Job, root: Path, say: Callable[[str], object] = print, task: Task | None = None) -> Path:
     """Make the run in this process, from its newest checkpoint if it has one; return its folder.
 
-    `task` is the job's task itself, for one that no catalog knows. Raises what `benchmarks.plan.plan` and
-    `benchmarks.run.run` raise.
+    `task` is the job's task itself, for one that no catalog knows. Raises what `benchmarks.runs.plan.plan` and
+    `benchmarks.runs.run.run` raise.
     """
-    from benchmarks.heap import keep_freed_memory
-    from benchmarks.plan import plan
-    from benchmarks.run import run
+    from benchmarks.places.heap import keep_freed_memory
+    from benchmarks.runs.plan import plan
+    from benchmarks.runs.run import run
 
     keep_freed_memory()
     planned = plan(task or job.task, job.agent, job.tier, job.seed, root=root, threads=job.threads)
@@ -82,7 +82,7 @@ def make(job: Job, root: Path, say: Callable[[str], object] = print, task: Task 
 
 
 def command(job: Job, root: Path) -> list[str]:
-    """The command line that makes the run in a process of its own, with `benchmarks.cores.process_environment`.
+    """The command line that makes the run in a process of its own, with `benchmarks.places.cores.process_environment`.
 
     Exits with 0 if the run is finished; on SIGINT and SIGTERM it saves a checkpoint first. -P, because the user's
     folder may hold a `benchmarks` that is not ours.

@@ -23,8 +23,8 @@ from benchmarks.agents.amago import Amago
 from benchmarks.agents.protocol import AgentSpec, Progress, VectorStep
 from benchmarks.catalog import get_task
 from benchmarks.harness_env import HarnessEnv
-from benchmarks.plan import plan
-from benchmarks.run import run
+from benchmarks.runs.plan import plan
+from benchmarks.runs.run import run
 from benchmarks.task import Task
 
 PART = 5  # run 1/5 of the laptop budget, with the same evaluations per step; one-time costs weigh more than in full

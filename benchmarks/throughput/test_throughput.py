@@ -8,8 +8,8 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.cores import fast_dtype
-from benchmarks.heap import keep_freed_memory
+from benchmarks.places.cores import fast_dtype
+from benchmarks.places.heap import keep_freed_memory
 from benchmarks.throughput import cases, share
 
 #: Name -> (what is timed, given the dtype; dtypes that it is timed in).

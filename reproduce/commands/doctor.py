@@ -69,8 +69,8 @@ def _streams() -> list[tuple[str, int]]:
 
     from amago_core.seeding import listening
     from analysis.stats import bootstrap, permutation_test
-    from benchmarks.plan import plan
-    from benchmarks.run import run
+    from benchmarks.runs.plan import plan
+    from benchmarks.runs.run import run
 
     with listening() as heard, tempfile.TemporaryDirectory() as folder:
         run(plan(*AUDITED, root=Path(folder)), trackers=(), say=lambda line: None)
@@ -112,7 +112,7 @@ def _torch() -> Iterator[Check]:
 
 
 def _machine(root: Path) -> Iterator[Check]:
-    from benchmarks.cores import available_cores
+    from benchmarks.places.cores import available_cores
 
     yield "cores", f"{available_cores()} of {os.cpu_count()}", ""
     if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:

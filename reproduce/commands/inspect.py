@@ -59,8 +59,8 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
     """
     from analysis.figures import FIGURES
     from benchmarks.places.queue import queued
-    from benchmarks.record import git_state
     from benchmarks.runs.owner import is_owned
+    from benchmarks.runs.record import git_state
     from reproduce.pipeline import jobs
     from results.store import load, results_root, run_folder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.catalog import tasks
-from benchmarks.plan import Plan
+from benchmarks.runs.plan import Plan
 from results import schema
 from results.store import TableWriter, run_folder, write_table
 

@@ -16,15 +16,15 @@ from amago_core.checkpoint import load_state
 from amago_core.config import Config
 from amago_core.nets.encoders import TimestepEncoder
 from amago_core.sequences import Batch, Packing
-from benchmarks import checkpoint, record
 from benchmarks.agents import agents, configuration, sb3_presets
 from benchmarks.agents.protocol import VectorStep
 from benchmarks.catalog import get_task
 from benchmarks.evaluate import evaluate, evaluation_seeds
 from benchmarks.harness_env import HarnessEnv
 from benchmarks.long_term_memory.tmaze.env import TMaze
-from benchmarks.plan import plan
-from benchmarks.run import run
+from benchmarks.runs import checkpoint, record
+from benchmarks.runs.plan import plan
+from benchmarks.runs.run import run
 from benchmarks.task import Task
 from results.errors import UserError
 from results.store import read_table

@@ -11,13 +11,14 @@ import torch
 
 from amago_core.checkpoint import load_state
 from amago_core.seeding import child
-from benchmarks import api, checkpoint, record
+from benchmarks import api
 from benchmarks.agents import configuration, hyperparameters
 from benchmarks.catalog import get_task
 from benchmarks.evaluate import evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
-from benchmarks.plan import plan
-from benchmarks.run import run
+from benchmarks.runs import checkpoint, record
+from benchmarks.runs.plan import plan
+from benchmarks.runs.run import run
 from benchmarks.task import Budget, Task
 from results.errors import UserError
 from results.store import read_table

@@ -285,7 +285,7 @@ def test_results_that_are_a_file_are_refused(command, folder, monkeypatch):
 def test_status_marks_runs_of_another_commit(command, monkeypatch):
     command("run", "--task", TASK, "--agent", "random", "--quiet")
     assert " older" not in command("status")[1]
-    monkeypatch.setattr("benchmarks.record.git_state", lambda: ("f" * 40, False))
+    monkeypatch.setattr("benchmarks.runs.record.git_state", lambda: ("f" * 40, False))
     (line,) = (line for line in command("status")[1].splitlines() if line.startswith(RUN_ID))
     assert " older " in line
 

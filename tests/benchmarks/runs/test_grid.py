@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.agents import parse_grid
 from benchmarks.catalog import get_task
-from benchmarks.plan import plan
 from benchmarks.runs.grid import grid, missing, shortened
 from benchmarks.runs.job import Job
+from benchmarks.runs.plan import plan
 from results.errors import UserError
 
 TASK = "long_term_memory/tmaze/passive-10"

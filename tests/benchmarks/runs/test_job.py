@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from benchmarks.cores import process_environment
+from benchmarks.places.cores import process_environment
 from benchmarks.places.executor import outcome
 from benchmarks.runs.job import Job, command
 from results.errors import UserError

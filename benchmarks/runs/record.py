@@ -27,7 +27,7 @@ from results.store import TableWriter
 from results.tablefile import naming, replace_file
 
 if TYPE_CHECKING:
-    from benchmarks.plan import Plan
+    from benchmarks.runs.plan import Plan
 
 EVERY_S = 0.5  # between two writes of progress.json: an agent may reach safe points far more often
 
@@ -264,7 +264,7 @@ def git_state() -> tuple[str, bool]:
     Code without a commit of its own has its version instead, as in `amago-bench 0.1.0`: an installed wheel may lie in
     the working copy of the user's project, whose commit says nothing about it.
     """
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout

@@ -28,18 +28,18 @@ from gymnasium.vector.utils import batch_space
 
 from amago_core import checkpoint as core
 from amago_core.learner import Learner
-from benchmarks import checkpoint, record
-from benchmarks import run as run_module
 from benchmarks.harness_env import HarnessEnv
 from benchmarks.long_term_memory.tmaze.env import TMaze
-from benchmarks.plan import plan
 from benchmarks.rollout_log import RolloutLog
-from benchmarks.run import run
+from benchmarks.runs import checkpoint, record
+from benchmarks.runs import run as run_module
+from benchmarks.runs.plan import plan
+from benchmarks.runs.run import run
 from benchmarks.task import Budget, Task
 from results.errors import UserError
 from results.store import read_table
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MAY_DIFFER = {"wall_s", "collect_s", "learn_s", "evaluate_s", "started", "peak_rss_mb", "commit", "dirty"}
 
 

@@ -18,15 +18,15 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from amago_core.seeding import child
-from benchmarks import checkpoint
 from benchmarks.agents import make_agent
 from benchmarks.agents.protocol import Agent, CannotResume, ContractError, Progress
-from benchmarks.checkpoint import Point, differences, newest_point, save_point
 from benchmarks.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
-from benchmarks.plan import Plan
-from benchmarks.record import Recorder
+from benchmarks.runs import checkpoint
+from benchmarks.runs.checkpoint import Point, differences, newest_point, save_point
 from benchmarks.runs.owner import LOCK, Owner, TakenOver, owned
+from benchmarks.runs.plan import Plan
+from benchmarks.runs.record import Recorder
 from benchmarks.runs.stop import Stop
 from benchmarks.runs.trackers import load_trackers
 from results.errors import UserError

@@ -8,7 +8,7 @@ import pytest
 COUNT = """
 import resource, sys
 import torch
-from benchmarks.heap import keep_freed_memory
+from benchmarks.places.heap import keep_freed_memory
 if "keep" in sys.argv:
     keep_freed_memory()
 def update():

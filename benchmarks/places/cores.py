@@ -36,7 +36,7 @@ def fast_dtype(root: Path = Path("/")) -> str:
 
 def process_environment(threads: int = 1) -> dict[str, str]:
     """The variables of a child process of ours: its threads, and the same code of ours as here."""
-    paths = [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
     if not in_checkout():  # then the first are all installed packages: what the user put before them stays before them
         paths.reverse()
     path = os.pathsep.join(filter(None, paths))

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from benchmarks import record
-from benchmarks import run as run_module
 from benchmarks.agents import agent_id, make_agent, parse_agent, parse_settings
 from benchmarks.agents.protocol import ContractError, Progress
 from benchmarks.evaluate import EpisodeRecord
 from benchmarks.harness_env import EnvironmentFault
-from benchmarks.plan import plan
-from benchmarks.run import run, save_checkpoint
-from benchmarks.runs import owner
+from benchmarks.runs import owner, record
+from benchmarks.runs import run as run_module
+from benchmarks.runs.plan import plan
+from benchmarks.runs.run import run, save_checkpoint
 from benchmarks.task import Budget
 from results.errors import UserError
 from results.store import read_table
@@ -151,7 +150,7 @@ def test_training_metrics_are_means_since_the_last_time_and_none_is_lost(toy, mo
                 learnt = progress.updates % 2 == 0
                 yield replace(progress, metrics={"loss": progress.updates} if learnt else {})
 
-    monkeypatch.setattr("benchmarks.record.EVERY_S", float("inf"))
+    monkeypatch.setattr("benchmarks.runs.record.EVERY_S", float("inf"))
     events = EventAccumulator(str(toy.run(Learns) / "tensorboard"))
     events.Reload()
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(20, 6.0), (40, 16.0)]  # 2 to 10, 12 to 20
@@ -519,7 +518,7 @@ def test_a_checkpoint_that_fails_leaves_the_one_before(tmp_path):
 
 
 def test_code_is_dirty_when_code_changed_and_not_when_tables_were_merged(tmp_path, monkeypatch):
-    files = ["benchmarks/record.py", "results/protocols.json", "results/reference/laptop/runs.csv"]
+    files = ["benchmarks/runs/record.py", "results/protocols.json", "results/reference/laptop/runs.csv"]
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("before")

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from benchmarks.cores import available_cores, fast_dtype
+from benchmarks.places.cores import available_cores, fast_dtype
 
 
 @pytest.fixture
