@@ -7,12 +7,14 @@ bring fresh, zeroed 4 KiB pages, and then for address lookups: a seventh to a fi
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 
 RESERVE = 4 << 30  # bytes of address space; memory is taken only as it is touched
 HUGE_PAGE = 1 << 21
 M_TRIM_THRESHOLD, M_MMAP_MAX, MADV_HUGEPAGE = -1, -4, 14  # malloc.h and sys/mman.h of Linux
 
 
+@cache  # once is enough for a process
 def keep_freed_memory() -> None:
     """Makes the heap of this process keep freed memory, in huge pages; does nothing without glibc."""
     libc = ctypes.CDLL(None)

@@ -56,4 +56,4 @@ def queued(root: Path) -> list[Job]:
 
 
 def _folder(root: Path) -> Path:
-    return root / "runs" / "sweeps"  # beside the tiers
+    return root / "runs" / ".sweeps"

@@ -69,11 +69,10 @@ def _streams() -> list[tuple[str, int]]:
 
     from amago_core.seeding import listening
     from analysis.stats import bootstrap, permutation_test
-    from benchmarks.runs.plan import plan
-    from benchmarks.runs.run import run
+    from benchmarks.runs.job import Job, make
 
     with listening() as heard, tempfile.TemporaryDirectory() as folder:
-        run(plan(*AUDITED, root=Path(folder)), trackers=(), say=lambda line: None)
+        make(Job(*AUDITED, trackers=()), Path(folder), say=lambda line: None)
     streams = [(" / ".join(map(str, name)), value) for name, value in heard]
     for function in (bootstrap, permutation_test):
         seed = np.random.SeedSequence(signature(function).parameters["seed"].default)

@@ -19,7 +19,7 @@ def test_what_waits_is_known_until_the_sweep_ends(tmp_path):
         other([])
         assert queued(tmp_path) == JOBS[2:]
     assert queued(tmp_path) == []
-    assert list((tmp_path / "runs/sweeps").iterdir()) == []
+    assert list((tmp_path / "runs/.sweeps").iterdir()) == []
 
 
 def test_a_sweep_that_was_killed_waits_for_nothing(tmp_path):
@@ -34,6 +34,6 @@ with announcing(Path({str(tmp_path)!r})) as announce:
 """
     subprocess.run([sys.executable, "-c", text], check=False)
     assert queued(tmp_path) == []
-    assert len(list((tmp_path / "runs/sweeps").iterdir())) == 1
+    assert len(list((tmp_path / "runs/.sweeps").iterdir())) == 1
     with announcing(tmp_path):
-        assert len(list((tmp_path / "runs/sweeps").iterdir())) == 1  # the living one's
+        assert len(list((tmp_path / "runs/.sweeps").iterdir())) == 1  # the living one's

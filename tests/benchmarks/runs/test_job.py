@@ -8,10 +8,13 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from benchmarks import api
 from benchmarks.places.cores import process_environment
 from benchmarks.places.executor import outcome
-from benchmarks.runs.job import Job, command
+from benchmarks.runs.job import Job, command, main
+from reproduce.cli import cli
 from results.errors import UserError
 from results.store import read_table
 
@@ -42,6 +45,20 @@ def test_one_agent_has_one_name():
     assert Job(TASK, "amago@width=64,lr=1,discounts=(0.9,0.97)").agent == "amago@discounts=0.9+0.97,lr=1,width=64"
     with pytest.raises(UserError, match="key=value"):
         Job(TASK, "amago@lr")
+
+
+def test_every_door_is_the_same(tmp_path, monkeypatch):
+    """The heap of each process that makes a run keeps what is freed."""
+    kept = []
+    monkeypatch.setattr("benchmarks.places.heap.keep_freed_memory", lambda: kept.append(1))
+    monkeypatch.setenv("AMAGO_BENCH_RESULTS", str(tmp_path))
+    api.run(TASK, "random", trackers=())
+    assert len(kept) == 1
+    CliRunner().invoke(cli, ["run", "--task", TASK, "--agent", "random", "--tracker", "none"])
+    assert len(kept) == 2
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the handlers are this process's own
+    main(Job(TASK, "random", trackers=()).to_json(), str(tmp_path))
+    assert len(kept) == 3
 
 
 def start(job, root, **options):
