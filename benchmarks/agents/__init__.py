@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, replace
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amago_core.hyperparameters import replaced
 from amago_core.names import did_you_mean
@@ -16,9 +17,6 @@ from benchmarks.agents.protocol import Agent, AgentSpec, ContractError
 from benchmarks.imports import load_object
 from benchmarks.task import Task
 from results.errors import UserError
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 GROUP = "amago_bench.agents"
 SIMPLE = {
@@ -106,8 +104,8 @@ def configuration(base: str, task: Task, tier: str, settings: Mapping[str, str])
     return {} if record is None else asdict(record)
 
 
-def hyperparameters(base: str, task: Task | None, tier: str, settings: Mapping[str, str]) -> DataclassInstance | None:
-    """The agent's settings as a record, with `settings` applied; None for an agent that declares none.
+def hyperparameters(base: str, task: Task | None, tier: str, settings: Mapping[str, str]) -> Any:
+    """The agent's settings as a dataclass, with `settings` applied; None for an agent that declares none.
 
     Without a task they are those that no task has changed. Imports an agent that is not built in.
 
@@ -120,8 +118,7 @@ def hyperparameters(base: str, task: Task | None, tier: str, settings: Mapping[s
         return None
     try:
         if module := _configured_by(base):
-            record: DataclassInstance = importlib.import_module(module).configure(base, task, tier, settings)
-            return record
+            return importlib.import_module(module).configure(base, task, tier, settings)
         defaults = _declared(base)
         return None if defaults is None else replaced(defaults, settings)
     except ValueError as error:
@@ -132,17 +129,18 @@ def _configured_by(base: str) -> str | None:
     return "benchmarks.agents.sb3_algorithms" if base.startswith(ALGORITHM) else _presets().get(base)
 
 
-def _declared(base: str) -> DataclassInstance | None:
+def _declared(base: str) -> Any:
     """The defaults of the dataclass that an agent from outside may have as its attribute `Settings`."""
     declared = getattr(_factory(base), "Settings", None)
     if declared is None:
         return None
     try:
-        if is_dataclass(defaults := declared()) and not isinstance(defaults, type):
-            return defaults
-    except TypeError:
-        pass
-    raise ContractError(f"agent {base}: its Settings must be a dataclass in which every field has a default")
+        defaults = declared()
+        json.dumps(asdict(defaults))  # they are stored with each run
+    except TypeError as error:
+        wanted = "a dataclass in which every field has a default that JSON can hold"
+        raise ContractError(f"agent {base}: its Settings must be {wanted} ({error})") from None
+    return defaults
 
 
 def plays(base: str, task: Task) -> bool:

@@ -35,7 +35,7 @@ def list_(pattern: str) -> None:
         for t in match(pattern)
     ]
     click.echo(aligned(("task", "random", "high", "high from", "horizon", "tiers"), rows))
-    click.echo(f"\nagents: {', '.join(agents())}")
+    click.echo(f"\nagents: {', '.join(agents())}, sb3:ALGORITHM, module:Class")
 
 
 def _number(value: float) -> float | None:

@@ -94,13 +94,21 @@ def test_the_agent_of_the_documentation_gets_what_was_set(command, folder):
         assert said in err
 
 
-@pytest.mark.parametrize("body", ["Settings = 3", "Settings = dict", "@dataclass\n    class Settings:\n        a: int"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Settings = 3",
+        "Settings = dict",
+        "@dataclass\n    class Settings:\n        a: int",
+        "@dataclass\n    class Settings:\n        a: object = dataclass",
+    ],
+)
 def test_settings_that_are_no_record_of_defaults_are_one_line(command, folder, body):
     head = "from dataclasses import dataclass\nfrom benchmarks.agents.random import Random\n"
     (folder / "mine.py").write_text(f"{head}class Mine(Random):\n    {body}\n")
     code, _, err = command("show", "mine:Mine")
     assert (code, err.count("\n")) == (2, 1)
-    assert "agent mine:Mine: its Settings must be a dataclass in which every field has a default" in err
+    assert "agent mine:Mine: its Settings must be a dataclass in which every field has a default that JSON" in err
 
 
 @pytest.mark.parametrize("line", COMMANDS)
