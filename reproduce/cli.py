@@ -13,10 +13,11 @@ from typing import NoReturn
 import click
 
 from reproduce.commands import bench, doctor, inspect, play, report, show
+from reproduce.commands.play import INTERRUPTED
 from reproduce.shadows import HOME, PACKAGES
 from results.errors import UserError
 
-USAGE, INTERRUPTED = 2, 130
+USAGE = 2
 _said: set[str] = set()  # notes already shown
 
 

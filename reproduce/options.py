@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from amago_core.names import did_you_mean
+from benchmarks.places import PLACES
 from results.schema import TIERS
 
 
@@ -71,6 +72,39 @@ replace = click.option("--replace", is_flag=True, help="Run again what was run w
 workers = click.option(
     "--workers", type=click.IntRange(min=1), default=None, help="Runs at once.  [default: the available cores]"
 )
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:
+    if wrong := [pair for pair in value if not pair.partition("=")[2]]:
+        raise click.BadParameter(f"{wrong[0]!r} is not of the form KEY=VALUE", ctx, param)
+    return dict(pair.split("=", 1) for pair in value) or None
+
+
+PLACE_OPTIONS = (
+    click.option("--on", "place", type=Near(tuple(PLACES)), default="local", show_default=True, help="Where."),
+    click.option(
+        "--workers", type=click.IntRange(min=1), default=None,
+        help="Local, Slurm: runs at once.  [default: the available cores; as Slurm likes]",
+    ),
+    click.option("--partition", metavar="NAME", help="Slurm: the partition.  [default: the cluster's]"),
+    click.option("--time", metavar="LIMIT", help="Slurm: of one start, such as 4:00:00 or 2-00:00.  [default: 1 day]"),
+    click.option("--memory", metavar="SIZE", help="Slurm: per run, such as 16G.  [default: the cluster's]"),
+    click.option(
+        "--slurm", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+        help="Slurm: any other option of sbatch, such as account=lab; repeatable.",
+    ),
+    click.option("--address", metavar="A", help="Ray: HOST:PORT of a cluster, or auto.  [default: start one here]"),
+    click.option("--cpus", type=click.IntRange(min=1), help="Slurm, Ray: cores per run.  [default: its threads]"),
+    click.option("--gpus", type=click.FloatRange(min=0), help="Slurm, Ray: GPUs per run; Ray: also 0.5.  [default: 0]"),
+)  # fmt: skip
+
+
+def places(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--on` and what each place can be told; arguments of `benchmarks.places.open_place`."""
+    for option in reversed(PLACE_OPTIONS):
+        command = option(command)
+    return command
+
 
 threads = click.option(
     "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of a run; part of its setting."

@@ -6,11 +6,13 @@ its folder. An executor only knows whether the process of a run waits, runs or h
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from benchmarks.runs.job import Job
+from benchmarks.runs.run import discard
 from results.store import read_table
 
 Phase = Literal["queued", "running", "ended"]
@@ -30,10 +32,15 @@ class Executor(Protocol):
     Attributes:
         workers: runs at once, for an estimate of the time left; None if that is not known.
         poll_s: seconds from one `poll` to the next.
+        cancel_command: for jobs that go on when the sweep ends, however it ends: the command that ends them. None: they
+            end with the sweep, which calls `cancel`.
     """
 
     workers: int | None
     poll_s: float
+
+    @property
+    def cancel_command(self) -> str | None: ...
 
     def submit(self, jobs: Sequence[Job], root: Path) -> None:
         """Take the jobs, to be made in this order with results in `root`; called once. Does not wait for any."""
@@ -48,8 +55,18 @@ class Executor(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Stop every job that has not ended, so that its run can be resumed, and release all; called at the end."""
+        """Stop every job that has not ended, so that its run can be resumed, and release all."""
         ...
+
+
+def restartable(job: Job, root: Path) -> str:
+    """The record of a job for a place that may start it several times, each time where the last one stopped.
+
+    So what it replaces is discarded now. Raises UserError if another process is writing the run.
+    """
+    if job.replace:
+        discard(job.folder(root))
+    return dataclasses.replace(job, replace=False).to_json()
 
 
 def outcome(job: Job, root: Path) -> Outcome:

@@ -32,6 +32,7 @@ class Local:
     """
 
     poll_s = 0.2
+    cancel_command = None
 
     def __init__(
         self,

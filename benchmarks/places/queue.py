@@ -1,4 +1,4 @@
-"""Which runs the sweeps under way are still going to make, said in the results folder, for `status`."""
+"""Which runs are still going to be made, said in the results folder by the sweeps under way, for `status`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from benchmarks.places.slurm_queue import submitted
 from benchmarks.runs.job import Job
 from benchmarks.runs.owner import is_owned, owned
 from results.errors import UserError
@@ -46,12 +47,14 @@ def announcing(root: Path) -> Iterator[Callable[[Collection[Job]], None]]:
 
 
 def queued(root: Path) -> list[Job]:
-    """The jobs that wait in sweeps whose process is alive."""
+    """The jobs that wait in Slurm's queue, and in sweeps whose process is alive."""
     found: list[Job] = []
     for folder in sorted(_folder(root).glob("*")):
         if is_owned(folder):
             with contextlib.suppress(OSError, ValueError):  # it ends at this moment
                 found += map(Job.from_json, json.loads((folder / FILE).read_bytes()))
+    with contextlib.suppress(UserError):  # Slurm cannot be asked from here
+        found += [entry.job for entry in submitted(root).values() if entry.phase == "queued"]
     return found
 
 

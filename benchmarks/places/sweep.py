@@ -39,7 +39,8 @@ def sweep(
 ) -> list[State]:
     """Make the runs with an executor (default: `Local()`) and return how each ended; `report` is called at each poll.
 
-    KeyboardInterrupt stops all runs cleanly and is raised again. Raises UserError for a tracker that does not exist.
+    KeyboardInterrupt stops all runs cleanly, unless they outlive the sweep, and is raised again. Raises UserError for a
+    tracker that does not exist.
     """
     load_trackers({name for job in jobs for name in job.trackers})  # report it once, not in each run
     executor = executor or Local()
@@ -60,7 +61,8 @@ def sweep(
                     return list(states.values())
                 time.sleep(executor.poll_s)
         finally:
-            executor.cancel()
+            if executor.cancel_command is None:
+                executor.cancel()
 
 
 def _update(state: State, phase: Phase, root: Path, began: dict[Job, float]) -> None:

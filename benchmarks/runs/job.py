@@ -111,6 +111,7 @@ def end_with(lifeline: int) -> None:
 
 def main(record: str, root: str, lifeline: str = "") -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # from Slurm, for the process above (places/slurm.py)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a scheduler takes the machine away
     if lifeline:
         end_with(int(lifeline))

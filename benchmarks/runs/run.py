@@ -110,6 +110,13 @@ def _tidy(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
+def discard(folder: Path) -> None:
+    """Deletes what the folder of a run holds. Raises UserError if another process is writing it."""
+    if folder.exists():
+        with owned(folder):
+            _clear(folder)
+
+
 def _clear(folder: Path) -> None:
     """Deletes everything but the lock file, which is in use."""
     for path in folder.iterdir():

@@ -6,18 +6,20 @@ import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from amago_core.names import did_you_mean
-from benchmarks.places import PLACES, open_place
+from benchmarks.places import open_place
 from reproduce import options
 from results.errors import UserError
 
 if TYPE_CHECKING:
     from benchmarks.places.executor import Executor
     from benchmarks.runs.job import Job
+
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 
 
 @click.command()
@@ -76,16 +78,14 @@ def run(
 @options.replace
 @options.threads
 @options.trackers
-@click.option(
-    "--on", "place", type=options.Near(tuple(PLACES)), default="local", show_default=True, help="Where runs are made.",
-)  # fmt: skip
-@options.workers
+@options.places
+@click.option("--detach", is_flag=True, help="Slurm: only submit; the same command without it follows the runs.")
 @click.option("--dry-run", is_flag=True, help="Only list the runs that it would make.")
 @options.results
 def sweep(
     patterns: tuple[str, ...], agent_ids: tuple[str, ...], tier: str, seeds: int | tuple[int, ...] | None,
     settings: tuple[str, ...], replace: bool, threads: int, trackers: tuple[str, ...], place: str,
-    workers: int | None, dry_run: bool, root: Path | None,
+    detach: bool, dry_run: bool, root: Path | None, **resources: Any,
 ) -> None:  # fmt: skip
     """Make many runs, several at once.
 
@@ -97,10 +97,14 @@ def sweep(
     Each value of --set makes an agent of its own: `--set lr=1e-4,3e-4` makes runs of amago@lr=1e-4 and amago@lr=3e-4.
     A value that is a list stands in brackets: `--set 'discounts=(0.9,0.97),(0.99)'`.
 
+    On a cluster (docs/scaling.md) the results folder must be one that all its machines share. Runs on Slurm go on when
+    this command ends; the same command follows them, and submits none that is queued or running.
+
     \b
     amago-bench sweep --task 'long_term_memory/tmaze/passive-*' --agent amago --agent amago-gru --tier laptop
     amago-bench sweep --task long_term_memory/tmaze/passive-10 --agent amago --seeds 0-4 --workers 2
     amago-bench sweep --task long_term_memory/tmaze/passive-10 --agent amago --set lr=1e-4,3e-4 --dry-run
+    amago-bench sweep --task 'long_term_memory/popgym/*' --agent amago --tier paper --on slurm --partition gpu --gpus 1
     """
     from benchmarks.agents import parse_grid
     from benchmarks.runs.grid import grid, missing
@@ -115,12 +119,15 @@ def sweep(
         for job in todo:
             click.echo(f"  {job.run_id}")
         return
-    if make_all(todo, len(jobs), root, open_place(place, workers)):
+    executor = open_place(place, **resources)
+    if detach and executor.cancel_command is None:
+        raise UserError(f"--detach: runs on {place} end with this command; leave it out, or use --on slurm")
+    if make_all(todo, len(jobs), root, executor, follow=not detach):
         raise click.exceptions.Exit(1)
 
 
-def make_all(todo: Sequence[Job], of: int, root: Path, executor: Executor) -> list[Job]:
-    """Make what is missing `of` a number of runs, and print what was done.
+def make_all(todo: Sequence[Job], of: int, root: Path, executor: Executor, follow: bool = True) -> list[Job]:
+    """Make what is missing `of` a number of runs, or only submit it, and print what was done.
 
     Returns the jobs that failed or were lost, after printing a command for each.
     """
@@ -131,8 +138,18 @@ def make_all(todo: Sequence[Job], of: int, root: Path, executor: Executor) -> li
         click.echo(f"nothing to run: all {of} runs are finished")
         return []
     click.echo(f"{of - len(todo)} of {of} runs are finished, {len(todo)} to make")
-    with live_report(executor) as report:
-        states = make(todo, root, executor, report)
+    if not follow:
+        executor.submit(todo, root)
+        click.echo(f"submitted; {_left_alone(executor)}")
+        return []
+    try:
+        with live_report(executor) as report:
+            states = make(todo, root, executor, report)
+    except KeyboardInterrupt:
+        if executor.cancel_command is None:
+            raise
+        click.echo(f"\nthe runs go on; {_left_alone(executor)}")
+        raise click.exceptions.Exit(INTERRUPTED) from None
     failed = [state for state in states if state.status != "finished"]
     if failed:
         click.echo(f"{len(failed)} of {len(states)} runs failed:", err=True)
@@ -142,6 +159,10 @@ def make_all(todo: Sequence[Job], of: int, root: Path, executor: Executor) -> li
         for state in failed:
             click.echo(f"  {rerun_command(state.job, root)}", err=True)
     return [state.job for state in failed]
+
+
+def _left_alone(executor: Executor) -> str:
+    return f"`{executor.cancel_command}` ends them, the same command (without --detach) follows them"
 
 
 def rerun_command(job: Job, root: Path) -> str:

@@ -15,7 +15,7 @@ JOBS = [Job("t", "a", seed=seed) for seed in range(2)]
 class Scripted:
     """At each poll the next line of phases, one a job."""
 
-    workers, poll_s = None, 0.0
+    workers, poll_s, cancel_command = None, 0.0, None
 
     def __init__(self, *lines):
         self.lines, self.cancelled = list(lines), 0
