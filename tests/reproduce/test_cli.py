@@ -212,7 +212,7 @@ def test_a_dry_run_lists_what_a_sweep_would_make(command, folder):
 @pytest.mark.parametrize(("text", "seeds"), [("3", [0, 1, 2]), ("7-7", [7]), ("0,2", [0, 2]), ("1-2,7", [1, 2, 7])])
 def test_seeds_mean_the_same_everywhere(command, monkeypatch, text, seeds):
     made = []
-    monkeypatch.setattr("reproduce.commands.play.make_all", lambda todo, *rest: made.append(todo) or todo)
+    monkeypatch.setattr("reproduce.commands.play.make_all", lambda todo, *rest, **options: made.append(todo) or todo)
     command("sweep", "--task", TASK, "--agent", "random", "--seeds", text)
     command("reproduce", "--figure", "passive-tmaze", "--seeds", text)
     assert [list(dict.fromkeys(job.seed for job in todo)) for todo in made] == [seeds, seeds]
