@@ -69,10 +69,6 @@ results = click.option(
 
 replace = click.option("--replace", is_flag=True, help="Run again what was run with another configuration.")
 
-workers = click.option(
-    "--workers", type=click.IntRange(min=1), default=None, help="Runs at once.  [default: the available cores]"
-)
-
 
 def _pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:
     if wrong := [pair for pair in value if not pair.partition("=")[2]]:
@@ -83,9 +79,10 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -
 PLACE_OPTIONS = (
     click.option("--on", "place", type=Near(tuple(PLACES)), default="local", show_default=True, help="Where."),
     click.option(
-        "--workers", type=click.IntRange(min=1), default=None,
-        help="Local, Slurm: runs at once.  [default: the available cores; as Slurm likes]",
+        "--workers", type=click.IntRange(min=1),
+        help="Local, Slurm: runs at once.  [default: the available cores; what Slurm starts]",
     ),
+    click.option("--detach", is_flag=True, help="Slurm: only submit; without it the same command follows the runs."),
     click.option("--partition", metavar="NAME", help="Slurm: the partition.  [default: the cluster's]"),
     click.option("--time", metavar="LIMIT", help="Slurm: of one start, such as 4:00:00 or 2-00:00.  [default: 1 day]"),
     click.option("--memory", metavar="SIZE", help="Slurm: per run, such as 16G.  [default: the cluster's]"),

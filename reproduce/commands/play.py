@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,6 @@ def run(
 @options.threads
 @options.trackers
 @options.places
-@click.option("--detach", is_flag=True, help="Slurm: only submit; the same command without it follows the runs.")
 @click.option("--dry-run", is_flag=True, help="Only list the runs that it would make.")
 @options.results
 def sweep(
@@ -119,11 +118,17 @@ def sweep(
         for job in todo:
             click.echo(f"  {job.run_id}")
         return
+    executor = open_chosen(place, detach, resources)
+    if make_all(todo, len(jobs), root, executor, follow=not detach):
+        raise click.exceptions.Exit(1)
+
+
+def open_chosen(place: str, detach: bool, resources: Mapping[str, Any]) -> Executor:
+    """The executor for the options of `options.places`."""
     executor = open_place(place, **resources)
     if detach and executor.cancel_command is None:
         raise UserError(f"--detach: runs on {place} end with this command; leave it out, or use --on slurm")
-    if make_all(todo, len(jobs), root, executor, follow=not detach):
-        raise click.exceptions.Exit(1)
+    return executor
 
 
 def make_all(todo: Sequence[Job], of: int, root: Path, executor: Executor, follow: bool = True) -> list[Job]:

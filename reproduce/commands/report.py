@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -152,34 +153,34 @@ def merge(tier: str, replace: bool, root: Path | None) -> None:
 )  # fmt: skip
 @options.seeds
 @options.replace
-@options.workers
+@options.places
 @options.results
 def reproduce(
-    tier: str,
-    name: str | None,
-    seeds: int | tuple[int, ...] | None,
-    replace: bool,
-    workers: int | None,
-    root: Path | None,
-) -> None:
+    tier: str, name: str | None, seeds: int | tuple[int, ...] | None, replace: bool, place: str, detach: bool,
+    root: Path | None, **resources: Any,
+) -> None:  # fmt: skip
     """Make the missing runs for the figures, then write the figures.
 
-    Makes what the results folder does not hold; that of a checkout holds the committed reference.
+    Makes what the results folder does not hold; that of a checkout holds the committed reference. On a cluster as with
+    `sweep`; docs/scaling.md shows how.
 
     \b
     amago-bench reproduce
     amago-bench reproduce --tier laptop --figure passive-tmaze
+    amago-bench reproduce --tier paper --figure passive-tmaze --on slurm --partition gpu --gpus 1 --detach
     """
-    from benchmarks.places.local import Local
     from benchmarks.runs.grid import missing
-    from reproduce.commands.play import make_all
+    from reproduce.commands.play import make_all, open_chosen
     from reproduce.pipeline import jobs, refresh
     from results.store import results_root
 
     root = root or results_root()
     names = [name] if name else list(FIGURES)
     wanted = jobs(names, tier, seeds)
-    failed = make_all(missing(wanted, root, replace), len(wanted), root, Local(workers))
+    executor = open_chosen(place, detach, resources)
+    failed = make_all(missing(wanted, root, replace), len(wanted), root, executor, follow=not detach)
+    if detach:
+        return
     for each in names:
         files, fresh = refresh(each, tier, root)
         click.echo(f"figure {each} {'drawn from the tables' if fresh else 'is up to date'}:")

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from benchmarks.catalog import get_task
-from benchmarks.places import local
+from benchmarks.places import local, slurm
 from benchmarks.places.executor import Outcome
 from reproduce.cli import cli, main
 
@@ -49,9 +49,9 @@ def parse(line):
 class Idle:
     """An executor that makes nothing, and says that all is finished."""
 
-    workers, poll_s, jobs = 1, 0.0, ()
+    workers, poll_s, jobs, cancel_command = 1, 0.0, (), None
 
-    def __init__(self, workers):
+    def __init__(self, workers=None, partition=None, gpus=None):
         pass
 
     def submit(self, jobs, root):
@@ -74,6 +74,7 @@ def test_every_sweep_command_makes_its_runs(line, tmp_path, monkeypatch, capsys)
     """Some tasks of the pattern have no laptop budget."""
     monkeypatch.setattr(Idle, "jobs", ())
     monkeypatch.setattr(local, "Local", Idle)
+    monkeypatch.setattr(slurm, "Slurm", Idle)
     monkeypatch.setenv("AMAGO_BENCH_RESULTS", str(tmp_path))
     with pytest.raises(SystemExit) as end:
         main(shlex.split(line, comments=True)[1:])

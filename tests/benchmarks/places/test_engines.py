@@ -53,7 +53,9 @@ def rows(root: Path) -> dict[str, list[dict]]:
     """All rows of all runs without what is not promised, and the weights of those that learned."""
     found: dict[str, list] = {}
     for table in ("runs", "curves", "episodes"):
-        plain = [{k: v for k, v in asdict(row).items() if k not in NOT_PROMISED} for row in load(table, root)]
+        plain = [
+            {k: v for k, v in asdict(row).items() if k not in NOT_PROMISED} for row in load(table, root, ("runs",))
+        ]
         found[table] = sorted(plain, key=lambda row: (row["run_id"], row.get("evaluation", 0)))
     assert [row["status"] for row in found["runs"]] == ["finished"] * 12
     for job in PATIENT:
