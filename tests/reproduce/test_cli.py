@@ -209,6 +209,47 @@ def test_a_dry_run_lists_what_a_sweep_would_make(command, folder):
     assert not list((folder / "results/runs/smoke").rglob("amago*"))
 
 
+def test_what_ends_with_the_command_cannot_be_left_alone(command):
+    code, _, err = command("sweep", "--task", TASK, "--agent", "random", "--detach")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("amago-bench: --detach: runs on local end with this command")
+
+
+def test_an_option_of_another_place_is_one_line(command):
+    code, _, err = command("sweep", "--task", TASK, "--agent", "random", "--partition", "gpu")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("amago-bench: --partition means nothing for --on local")
+
+
+def test_what_is_only_submitted_is_not_followed(command, monkeypatch):
+    """Stopped at once, or never begun to be followed: the runs go on, and the user is told how to end them."""
+    monkeypatch.setattr("benchmarks.places.slurm.Slurm", Lasting)
+    sweep = ("sweep", "--task", TASK, "--agent", "random", "--on", "slurm")
+    assert command(*sweep, "--detach")[:2] == (
+        0,
+        "0 of 1 runs are finished, 1 to make\n"
+        "submitted; `end them` ends them, the same command (without --detach) follows them\n",
+    )
+    code, out, _ = command(*sweep)
+    assert code == 130
+    assert out.endswith("the runs go on; `end them` ends them, the same command (without --detach) follows them\n")
+
+
+class Lasting:
+    """An executor whose jobs go on; the user does not want to see it."""
+
+    workers, poll_s, cancel_command = None, 0.0, "end them"
+
+    def submit(self, jobs, root):
+        pass
+
+    def poll(self):
+        raise KeyboardInterrupt
+
+    def cancel(self):
+        raise AssertionError
+
+
 @pytest.mark.parametrize(("text", "seeds"), [("3", [0, 1, 2]), ("7-7", [7]), ("0,2", [0, 2]), ("1-2,7", [1, 2, 7])])
 def test_seeds_mean_the_same_everywhere(command, monkeypatch, text, seeds):
     made = []
