@@ -1,19 +1,11 @@
-"""The suite from Python.
-
-run = api.run("long_term_memory/tmaze/passive-10", "amago")
-run = api.load("long_term_memory/tmaze/passive-10", "amago")
-api.sweep("long_term_memory/tmaze/*", ["amago", "random"], seeds=3, settings={})  # several at once
-run.rows("curves")               # a DataFrame
-run.act(observation)             # play any environment of the same spaces
-run.evaluate(rollouts=100)       # the very rollouts of the final evaluation
-"""
+"""Runs from Python; `amago_bench` gives these names to its users."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass
+@dataclass(repr=False)
 class LoadedRun:
     """A finished run: its policy (`agent`), its task and its rows.
 
@@ -54,9 +46,13 @@ class LoadedRun:
     task: Task
     agent: Agent
     seed: int
-    _spaces: tuple[Space, Space] = field(repr=False)  # observation and action, of one environment
-    _memory: Any = field(default=None, repr=False)
-    _rng: np.random.Generator | None = field(default=None, repr=False)
+    _spaces: tuple[Space, Space]  # observation and action, of one environment
+    _memory: Any = None
+    _rng: np.random.Generator | None = None
+
+    def __repr__(self) -> str:
+        row = self.rows("runs").iloc[-1]
+        return f"<{row['run_id']}, {row['status']} after {row['env_steps']:,} steps>"
 
     def act(self, observation: Any, reward: float = 0.0, first: bool = False, inner_reset: bool = False) -> Any:
         """The action for one plain environment. `reward` is that of the previous step; `first` starts a new rollout.
@@ -81,15 +77,16 @@ class LoadedRun:
         return evaluate(self.agent, self.task, seeds, rollouts, slots, split=split, run_seed=self.seed)
 
     def rows(self, table: str) -> pd.DataFrame:
-        """The run's rows of `episodes`, `curves` or `runs`."""
+        """The run's rows of `episodes`, `curves`, `runs` (its last one) or `tasks`."""
         import pandas as pd
 
-        return pd.DataFrame(read_table(check(self.folder / f"{table}.csv"), table))
+        rows = read_table(check(self.folder / f"{table}.csv"), table)
+        return pd.DataFrame(rows[-1:] if table == "runs" else rows)
 
 
 def run(
     task: str | Task,
-    agent: str,
+    agent: str | type,
     tier: str = "smoke",
     seed: int = 0,
     *,
@@ -99,9 +96,12 @@ def run(
     replace: bool = False,
     **settings: object,
 ) -> LoadedRun:
-    """Train and evaluate unless that is done already, then load. `settings` are the agent's, as in `--set lr=3e-4`."""
+    """Train and evaluate unless that is done already, then load. `settings` are the agent's, as in `--set lr=3e-4`.
+
+    `task` and `agent` are ids, or a `Task` and an agent's class themselves.
+    """
     known = task if isinstance(task, Task) else get_task(task)
-    base, own = parse_agent(agent)
+    base, own = parse_agent(_agent_name(agent))
     named = agent_id(base, own | {key: str(value) for key, value in settings.items()})
     job = Job(known.id, named, tier, seed, threads, tuple(trackers), replace)
     folder = make(job, root or results_root(), task=known)
@@ -134,14 +134,19 @@ def sweep(
 
 
 def load(
-    run: str | Path | Task, agent: str | None = None, tier: str = "smoke", seed: int = 0, *, root: Path | None = None
+    run: str | Path | Task,
+    agent: str | type | None = None,
+    tier: str = "smoke",
+    seed: int = 0,
+    *,
+    root: Path | None = None,
 ) -> LoadedRun:
     """A finished run, by its folder alone or by task, agent, tier and seed. Raises UserError if there is none.
 
     The rows of `results/reference/` have no weights: only runs made here can be loaded.
     """
     if agent is not None:
-        return _load(plan(run if isinstance(run, Task) else str(run), agent, tier, seed, root=root))
+        return _load(plan(run if isinstance(run, Task) else str(run), _agent_name(agent), tier, seed, root=root))
     if isinstance(run, Task):
         raise UserError("load() of a task needs the agent, the tier and the seed too")
     folder = Path(run)
@@ -152,6 +157,10 @@ def load(
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: the file is damaged ({error})") from error
     return _load(planned, folder)
+
+
+def _agent_name(agent: str | type) -> str:
+    return agent if isinstance(agent, str) else f"{agent.__module__}:{agent.__qualname__}"
 
 
 def _load(planned: Plan, folder: Path | None = None) -> LoadedRun:

@@ -16,6 +16,7 @@ ALLOWED = {
     "analysis": {"results"},
     "benchmarks": {"amago_core", "results"},
     "reproduce": {"benchmarks", "analysis", "results", "amago_core"},
+    "amago_bench": {"reproduce", "benchmarks", "analysis"},  # only the names that Python users import
 }
 FOREIGN = {  # what the two lowest packages may use beside the standard library
     "amago_core": {"torch", "numpy", "gymnasium", "flash_attn"},
