@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from amago_core.names import did_you_mean
@@ -73,7 +74,7 @@ def replaced(record: Record, settings: Mapping[str, Any]) -> Record:
     Raises:
         ValueError: unknown field, with ours for a usual name or else the nearest ones; or a value of the wrong type.
     """
-    hints = typing.get_type_hints(type(record))
+    hints = _hints(type(record))
     fields = {field.name: field for field in dataclasses.fields(record)}
     values = {}
     for name, value in settings.items():
@@ -81,6 +82,9 @@ def replaced(record: Record, settings: Mapping[str, Any]) -> Record:
             raise ValueError(f"it has no setting '{name}'; {_hint(name, fields)}")
         values[name] = _parse(name, value, hints[name]) if isinstance(value, str) else value
     return dataclasses.replace(record, **values)
+
+
+_hints = cache(typing.get_type_hints)  # slow, and a sweep reads the settings of every run
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class Described:
 
 def described(record: DataclassInstance) -> list[Described]:
     """What there is to know of every setting, in the order of the class; the choices of a Literal end its meaning."""
-    hints, default = typing.get_type_hints(type(record)), type(record)()
+    hints, default = _hints(type(record)), type(record)()
     rows = []
     for field in dataclasses.fields(record):
         name, meaning = field.name, field.metadata.get("meaning", "")
