@@ -7,6 +7,7 @@ open only here: if this process dies in any way, the pipe closes and the run sto
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -72,6 +73,26 @@ class Local:
     def cancel(self) -> None:
         self._waiting.clear()
         _stop(self._running.values())
+
+
+class Alone:
+    """One run in a process of its own, for a place that has chosen this machine and watches the time itself."""
+
+    def __init__(self, command: Callable[[Job, Path], list[str]] = command) -> None:
+        self._local = Local(1, dict.fromkeys(TIMEOUT_S, math.inf), command)
+
+    def make(self, job: Job, root: Path) -> Outcome:
+        """Waits for its end. If that is interrupted, the run stops where it can be resumed."""
+        try:
+            self._local.submit([job], root)
+            while self._local.poll()[job] != "ended":
+                time.sleep(self._local.poll_s)
+            return self._local.collect(job)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        self._local.cancel()
 
 
 class _Child:

@@ -7,7 +7,6 @@ which all nodes share. Tasks end with the process that submitted them.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,8 +14,7 @@ from typing import Any
 
 from benchmarks.places.cores import available_cores, process_environment
 from benchmarks.places.executor import Outcome, Phase, outcome, restartable
-from benchmarks.places.local import TIMEOUT_S, Local
-from benchmarks.places.sweep import sweep
+from benchmarks.places.local import Alone
 from benchmarks.runs.job import GRACE_S, Job
 from results.errors import UserError
 
@@ -84,10 +82,12 @@ class Ray:
 
     def collect(self, job: Job) -> Outcome:
         try:
-            return Outcome(*self._ray.get(self._futures[job]))
+            how: Outcome = self._ray.get(self._futures[job])
         except self._ray.exceptions.RayError as error:
             how = outcome(job, self._root)
-            return how._replace(message=str(error).splitlines()[0]) if how.status == "lost" else how
+            if how.status == "lost":
+                how = how._replace(message=str(error).splitlines()[0])
+        return how
 
     def cancel(self) -> None:
         left = [future for job, future in self._futures.items() if job not in self._ended]
@@ -98,10 +98,8 @@ class Ray:
         self._ray.shutdown()
 
 
-def start(record: str, root: str, folder: str) -> tuple[str, str]:
+def start(record: str, root: str, folder: str) -> Outcome:
     """One start of a task, in a worker of Ray; how the run ended. `folder`: where the user's own modules are."""
     with contextlib.suppress(OSError):  # it may exist on the user's machine alone
         os.chdir(folder)
-    local = Local(workers=1, timeouts=dict.fromkeys(TIMEOUT_S, math.inf))
-    (state,) = sweep([Job.from_json(record)], Path(root), local)
-    return state.status, state.message
+    return Alone().make(Job.from_json(record), Path(root))

@@ -19,9 +19,8 @@ from typing import Any
 
 from benchmarks.places.cores import process_environment
 from benchmarks.places.executor import Outcome, Phase, outcome, restartable
-from benchmarks.places.local import TIMEOUT_S, Local
+from benchmarks.places.local import Alone
 from benchmarks.places.slurm_queue import FOLDER, NAME, ask, queued, remember, submitted
-from benchmarks.places.sweep import sweep
 from benchmarks.runs.job import Job
 from results.errors import UserError
 
@@ -165,7 +164,7 @@ class Start:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._local = Local(workers=1, timeouts=dict.fromkeys(TIMEOUT_S, math.inf))  # the limit is Slurm's
+        self._alone = Alone()
         self._taken_away = False
 
     def __call__(self, record: str) -> None:
@@ -173,12 +172,16 @@ class Start:
             self._taken_away = True
 
         signal.signal(signal.SIGTERM, note)
-        (state,) = sweep([Job.from_json(record)], self._root, self._local)
+        job = Job.from_json(record)
+        status, message = self._alone.make(job, self._root)
         while self._taken_away:
             signal.pause()
-        if state.status != "finished":
-            raise RuntimeError(state.message)
+        if status != "finished":
+            if _last_line(job.log(self._root)) != message:
+                with job.log(self._root).open("a") as log:
+                    log.write(f"{message}\n")  # for `collect`, far away
+            raise RuntimeError(message)
 
     def checkpoint(self, record: str) -> Any:
-        self._local.cancel()
+        self._alone.stop()
         return _submitit().helpers.DelayedSubmission(Start(self._root), record)

@@ -9,6 +9,7 @@ import types
 import pytest
 
 from benchmarks.places import open_place, queue
+from benchmarks.places.local import Alone
 from benchmarks.places.slurm import Slurm, Start, minutes
 from benchmarks.places.slurm_queue import queued, submitted
 from benchmarks.places.sweep import sweep
@@ -219,6 +220,21 @@ def test_a_run_that_fails_fails_its_job_with_its_last_line(cluster, tmp_path):
             Start(tmp_path)(Job("nowhere", "random").to_json())
     finally:
         signal.signal(signal.SIGTERM, handler)
+
+
+def test_how_a_run_ended_that_could_say_nothing_is_in_its_log(cluster, tmp_path, monkeypatch):
+    handler = signal.getsignal(signal.SIGTERM)
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    start = Start(tmp_path)
+    monkeypatch.setattr(start, "_alone", Alone(lambda job, root: [sys.executable, "-c", code]))
+    try:
+        with pytest.raises(RuntimeError, match=r"^killed by SIGKILL$"):
+            start(JOBS[0].to_json())
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    slurm = Slurm()
+    slurm.submit(JOBS, tmp_path)
+    assert slurm.collect(JOBS[0]) == ("failed", "killed by SIGKILL")
 
 
 def test_the_warning_of_slurm_does_not_end_the_process_of_a_run(tmp_path):
