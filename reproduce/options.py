@@ -117,6 +117,33 @@ def _chosen(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
     return tuple(name for name in dict.fromkeys(value) if name != "none")
 
 
+def _overridden(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    if value is not None:
+        ctx.meta.setdefault(OVERRIDDEN, {})[param.name] = str(value)
+
+
+OVERRIDDEN = "reproduce.budget"  # where the context of a command keeps what `budget` was given
+
+
+def budget(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--steps`, `--num-envs` and `--evaluations`, settings of the agent's id by the same names; see `overrides`."""
+    for name, text in (
+        ("--evaluations", "Evaluations of a run, the final one included."),
+        ("--num-envs", "Environments of a run."),
+        ("--steps", "Environment steps of a run, all slots together."),
+    ):
+        command = click.option(
+            name, type=click.IntRange(min=1), default=None, expose_value=False, callback=_overridden,
+            help=f"{text}  [default: the tier's; another number is part of the agent's id]",
+        )(command)  # fmt: skip
+    return command
+
+
+def overrides() -> dict[str, str]:
+    """What `budget` was given, as settings."""
+    return dict(click.get_current_context().meta.get(OVERRIDDEN, {}))
+
+
 trackers = click.option(
     "--tracker", "trackers", multiple=True, default=("tensorboard",), show_default=True, metavar="NAME",
     callback=_chosen,

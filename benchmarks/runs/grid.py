@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.agents import agent_id, check_agent, configuration, parse_agent, parse_settings, plays
 from benchmarks.catalog import match
+from benchmarks.runs.budget import agent_settings, with_overrides
 from benchmarks.runs.checkpoint import differences
 from benchmarks.runs.job import Job
 from benchmarks.runs.plan import plan
@@ -57,7 +58,8 @@ def grid(
     variants = [(base, {**own, **changed}) for base, own in bases for changed in combined]
     for task in chosen.values():
         for base, changed in variants:
-            configuration(base, task, tier, changed)  # report a wrong setting once, not in each run
+            with_overrides(task.budget(tier), changed)
+            configuration(base, task, tier, agent_settings(changed))  # report a wrong setting once, not in each run
     if without := [f"{base} on {task.id}" for task in chosen.values() for base, _ in bases if not plays(base, task)]:
         say(f"left out, without such a policy: {shortened(without)}")
     first = range(seeds) if isinstance(seeds, int) else seeds

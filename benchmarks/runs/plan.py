@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 from benchmarks.agents import agent_id, check_agent, configuration, parse_agent
 from benchmarks.agents.protocol import AgentSpec
 from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS
+from benchmarks.runs.budget import agent_settings, with_overrides
 from benchmarks.task import Budget, Task
 from results.errors import UserError
 from results.protocols import protocol_id
@@ -27,7 +28,7 @@ class Plan:
 
     task: Task
     base: str  # the agent without its settings
-    settings: Mapping[str, str]
+    settings: Mapping[str, str]  # the agent's, and those of `budget.OVERRIDES`
     tier: str
     seed: int
     threads: int
@@ -47,7 +48,7 @@ class Plan:
 
     @property
     def budget(self) -> Budget:
-        return self.task.budget(self.tier)
+        return with_overrides(self.task.budget(self.tier), self.settings)
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class Plan:
     def config(self) -> dict[str, Any]:
         """What decides the run's result besides its id and the code: the column `config`, and config.json."""
         budget = {key: value for key, value in asdict(self.budget).items() if key != "seeds"}
-        agent = configuration(self.base, self.task, self.tier, self.settings)
+        agent = configuration(self.base, self.task, self.tier, agent_settings(self.settings))
         return {"budget": budget, "hyperparameters": agent, "settings": dict(self.settings), "threads": self.threads}
 
     @property
@@ -104,7 +105,7 @@ class Plan:
             action_space=envs.single_action_space,
             num_envs=self.budget.num_envs,
             env_steps=self.budget.env_steps,
-            settings=self.settings,
+            settings=agent_settings(self.settings),
             threads=self.threads,
             folder=folder,
         )
@@ -125,13 +126,13 @@ def plan(
         from benchmarks.catalog import get_task
 
         task = get_task(task)
-    task.budget(tier)
+    task.budget(tier)  # report a tier that it has not before anything else
     if seed < 0:
         raise UserError(f"seed {seed} is negative; seeds are 0, 1, 2, ...")
     base, own = parse_agent(agent)
     check_agent(base)
     planned = Plan(task, base, {**own, **(settings or {})}, tier, seed, threads, root or results_root())
-    configuration(base, task, tier, planned.settings)  # report a wrong setting before anything is written
+    _ = planned.budget, planned.config  # report a wrong setting before anything is written
     return planned
 
 

@@ -29,6 +29,7 @@ INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 @options.tier()
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a hyper-parameter; repeatable.")
+@options.budget
 @click.option("--replace", is_flag=True, help="Discard a run with the same id and start over.")
 @options.threads
 @options.trackers
@@ -47,6 +48,7 @@ def run(
     \b
     amago-bench run --task long_term_memory/tmaze/passive-10 --agent amago
     amago-bench run --task long_term_memory/tmaze/passive-10 --set lr=3e-4 --seed 1
+    amago-bench run --task long_term_memory/tmaze/passive-30 --steps 20000 --num-envs 16
     amago-bench run --env CartPole-v1 --agent my_module:MyAgent --tracker my_module:MyTracker
     """
     if bool(task) == bool(env_id):
@@ -60,14 +62,15 @@ def run(
             click.echo(line)
 
     base, own = parse_agent(agent)
-    named = agent_id(base, {**own, **parse_settings(settings)})
+    named = agent_id(base, {**own, **parse_settings(settings), **options.overrides()})
     job = Job(task or f"foreign/gymnasium/{env_id}", named, tier, seed, threads, trackers, replace)
     folder = make(job, root or results_root(), say)
     say(f"rows in {folder}")
 
 
 @click.command()
-@options.tasks()
+@options.tasks(required=False)
+@click.option("--env", "env_ids", multiple=True, metavar="ID", help="A gymnasium environment; repeatable.")
 @options.agents
 @options.tier()
 @options.seeds
@@ -75,6 +78,7 @@ def run(
     "--set", "settings", multiple=True, metavar="KEY=VALUE,...",
     help="Change a hyper-parameter; several values make a grid; repeatable.",
 )  # fmt: skip
+@options.budget
 @options.replace
 @options.threads
 @options.trackers
@@ -82,8 +86,9 @@ def run(
 @click.option("--dry-run", is_flag=True, help="Only list the runs that it would make.")
 @options.results
 def sweep(
-    patterns: tuple[str, ...], agent_ids: tuple[str, ...], tier: str, seeds: int | tuple[int, ...] | None,
-    settings: tuple[str, ...], replace: bool, threads: int, trackers: tuple[str, ...], place: str,
+    patterns: tuple[str, ...], env_ids: tuple[str, ...], agent_ids: tuple[str, ...], tier: str,
+    seeds: int | tuple[int, ...] | None, settings: tuple[str, ...], replace: bool, threads: int,
+    trackers: tuple[str, ...], place: str,
     detach: bool, dry_run: bool, root: Path | None, **resources: Any,
 ) -> None:  # fmt: skip
     """Make many runs, several at once.
@@ -109,9 +114,12 @@ def sweep(
     from benchmarks.runs.grid import grid, missing
     from results.store import results_root
 
+    if not patterns and not env_ids:
+        raise click.UsageError("give --task or --env; `amago-bench list` shows the tasks")
     root = root or results_root()
-    values = parse_grid(settings)
-    jobs = grid(patterns, agent_ids, tier, seeds, values, say=click.echo, threads=threads, trackers=trackers)
+    tasks = (*patterns, *(f"foreign/gymnasium/{env_id}" for env_id in env_ids))
+    values = parse_grid(settings) | {name: [value] for name, value in options.overrides().items()}
+    jobs = grid(tasks, agent_ids, tier, seeds, values, say=click.echo, threads=threads, trackers=trackers)
     todo = missing(jobs, root, replace)
     if dry_run:
         click.echo(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished, {len(todo)} to make:")
