@@ -80,9 +80,9 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     comes with the project, if `root` is another folder. Where a task has runs of an agent at a tier under `root`, the
     committed ones are left out: the two were made by other code or on other machines, and never share a cell.
 
-    `runs` has one row per run, its last. A run in both `runs` and `reference` is taken from its run folder, with a
-    warning if the two differ. Two rows with the same key are a `UserError`, but for `tasks`, which every run writes:
-    there the last one counts. `published` is always the committed table.
+    `runs` has one row per run, its last. A run in both `runs` and `reference` is taken from its run folder, and the
+    table `runs` warns if the two differ. Two rows with the same key are a `UserError`, but for `tasks`, which every run
+    writes: there the last one counts. `published` is always the committed table.
     """
     if table == "published":
         return read_published()
@@ -92,31 +92,34 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     root = root or results_root()
     if table == "tasks":
         return _tasks(root, sources, tier)
-    rows = _from_runs(table, root, tier) if "runs" in sources else []
-    if "reference" in sources:
-        own = {row.run_id: row for row in (_from_runs("runs", root, tier) if "runs" in sources else [])}
-        known = {row.run_id: row for row in _from_reference("runs", root, tier)}
-        if differing := [run for run in own.keys() & known.keys() if own[run] != known[run]]:
-            warnings.warn(
-                f"{len(differing)} of the runs in {root / 'reference'} have a run folder with other rows, "
-                f"which are used ({min(differing)})",
-                stacklevel=2,
-            )
-        rows = [row for row in _from_reference(table, root, tier) if row.run_id not in own] + rows
+    local = _from_runs(table, root, tier) if "runs" in sources else []
+    made = [_names(root, folder) for folder in run_folders(root, tier)]
+    merged = _from_reference(table, root, tier) if "reference" in sources else []
+    if table == "runs":
+        _warn_of_differences(merged, local, root)
+    own = {schema.run_id(*names) for names in made} if "runs" in sources else set()
+    rows = [row for row in merged if row.run_id not in own] + local
     if "committed" in sources and root.resolve() != COMMITTED:
-        made = _cells(root, tier)
+        cells = {(row.tier, row.task, row.agent) for row in merged} | {names[:3] for names in made}
         committed = _from_reference(table, COMMITTED, tier)
-        rows = [row for row in committed if (row.tier, row.task, row.agent) not in made] + rows
+        rows = [row for row in committed if (row.tier, row.task, row.agent) not in cells] + rows
     return rows
 
 
-def _cells(root: Path, tier: str | None) -> set[tuple[str, str, str]]:
-    """Every (tier, task, agent) that has runs under `root`."""
-    cells = {(row.tier, row.task, row.agent) for row in _from_reference("runs", root, tier)}
-    for folder in run_folders(root, tier):
-        of_tier, *task, agent, _seed = folder.relative_to(root / "runs").parts
-        cells.add((of_tier, "/".join(task), renames.current_agent(agent)))
-    return cells
+def _names(root: Path, folder: Path) -> tuple[str, str, str, int]:
+    """Tier, task, agent and seed of a run folder, by its path: reading its rows would take a hundred times as long."""
+    tier, *task, agent, seed = folder.relative_to(root / "runs").parts
+    return tier, "/".join(task), renames.current_agent(agent), int(seed.removeprefix("seed-"))
+
+
+def _warn_of_differences(merged: Sequence[Any], local: Sequence[Any], root: Path) -> None:
+    own = {row.run_id: row for row in local}
+    if differing := [row.run_id for row in merged if own.get(row.run_id, row) != row]:
+        warnings.warn(
+            f"{len(differing)} of the runs in {root / 'reference'} have a run folder with other rows, "
+            f"which are used ({min(differing)})",
+            stacklevel=3,
+        )
 
 
 def _tasks(root: Path, sources: Sequence[str], tier: str | None) -> list[Any]:

@@ -95,7 +95,8 @@ def test_sources_come_together_and_the_run_folder_wins(tmp_path: Path, add_run: 
     add_run(seed=1, final_return=0.0, wall_s=1.5)
     add_run(seed=2, final_return=0.5)
     with pytest.warns(UserWarning, match=f"1 of the runs in .*reference have a run folder with .*{ID.format(1)}"):
-        episodes = [row for row in load("episodes", tmp_path) if row.final]
+        load("runs", tmp_path)
+    episodes = [row for row in load("episodes", tmp_path) if row.final]
     assert [(row.seed, row.episode_return) for row in episodes] == [
         (0, 1.0), (0, 1.0), (1, 0.0), (1, 0.0), (2, 0.5), (2, 0.5),
     ]  # fmt: skip
@@ -117,7 +118,8 @@ def test_a_run_folder_wins_whole(tmp_path: Path, add_run: AddRun) -> None:
     merge_runs(tmp_path, "laptop")
     (add_run(seed=0, status="failed") / "episodes.csv").unlink()
     with pytest.warns(UserWarning, match="run folder with other rows"):
-        assert load("episodes", tmp_path) == []
+        assert [row.status for row in load("runs", tmp_path)] == ["failed"]
+    assert load("episodes", tmp_path) == []
 
 
 def test_torn_line_in_one_run_loses_nothing_else(tmp_path: Path, add_run: AddRun) -> None:
