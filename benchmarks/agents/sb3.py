@@ -38,7 +38,7 @@ except ImportError as error:
 from benchmarks.agents import sb3_algorithms
 from benchmarks.agents.sb3_slots import Codec, Slots, Timestep
 
-#: What we call a loss -> what SB3's algorithms call it.
+#: What we call a loss -> what SB3's algorithms call it; the first that there is (of PPO, `train/loss` is the sum).
 LOSSES = {
     "critic": ("train/value_loss", "train/critic_loss", "train/loss"),
     "policy": ("train/policy_gradient_loss", "train/policy_loss", "train/actor_loss", "train/policy_objective"),
@@ -127,7 +127,9 @@ class Sb3:
         model, clock, values = self._model, self._clock, self._model.logger.name_to_value
         updates = model._n_updates * (math.ceil(self._steps / model.batch_size) if hasattr(model, "n_epochs") else 1)
         tokens = model._n_updates * (model.batch_size if self._off_policy else self._steps)
-        metrics = {name: float(values[key]) for name, keys in LOSSES.items() for key in keys if key in values}
+        found = {name: [key for key in keys if key in values] for name, keys in LOSSES.items()}
+        metrics = {name: float(values[keys[0]]) for name, keys in found.items() if keys}
+        values.clear()  # TD3 does not learn its policy every time, and an old loss is none of this report
         return Progress(updates, tokens, clock.collect_s, clock.learn_s, metrics)
 
     def act(self, step: VectorStep, memory: Any, rng: np.random.Generator) -> tuple[Any, Any]:

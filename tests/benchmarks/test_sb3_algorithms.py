@@ -29,7 +29,7 @@ pytest.importorskip("sb3_contrib")
 SHORT = {"smoke": Budget(env_steps=640, num_envs=4, evaluations=2, seeds=(0,))}
 TMAZE = replace(get_task("long_term_memory/tmaze/passive-10"), budgets=SHORT)
 OFF = {"learning_starts": "32", "batch_size": "16", "net_arch": "16", "target_update_interval": "32"}
-SETTINGS = {"sb3:DQN": OFF, "sb3:QRDQN": OFF, "sb3:A2C": {"net_arch": "16"}, "sb3:SAC": OFF}
+SETTINGS = {"sb3:DQN": OFF, "sb3:QRDQN": OFF, "sb3:A2C": {"net_arch": "16"}}
 
 
 def make_run(agent: str, root: Path, task: Task = TMAZE, **options: Any) -> Path:
@@ -66,11 +66,9 @@ class Killed(BaseException):
     """Stops a run between two safe points, as a kill does."""
 
 
-@pytest.mark.parametrize("agent", ["sb3:DQN", "sb3:SAC"])
-def test_a_run_that_is_stopped_ends_with_the_same_rows(agent, toys, tmp_path, monkeypatch):
-    """With its replay, its counters and, of SAC, the temperature."""
-    budget = replace(SHORT["smoke"], env_steps=320)
-    task = toys.task(vectorised(partial(Match, agent == "sb3:SAC")), horizon=1, budget=budget)
+def test_a_run_that_is_stopped_ends_with_the_same_rows(toys, tmp_path, monkeypatch):
+    agent, budget = "sb3:DQN", replace(SHORT["smoke"], env_steps=320)
+    task = toys.task(vectorised(partial(Match, False)), horizon=1, budget=budget)
     straight = make_run(agent, tmp_path / "straight", task)
     monkeypatch.setattr(checkpoint, "CHECKPOINT_S", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 1e9)
@@ -88,6 +86,42 @@ def test_a_run_that_is_stopped_ends_with_the_same_rows(agent, toys, tmp_path, mo
     folder = make_run(agent, tmp_path / "stopped", task, say=lines.append)
     assert "resumes from step" in lines[0]
     assert result(folder) == result(straight)
+
+
+CONTINUOUS = {"CrossQ", "DDPG", "SAC", "TD3", "TQC"}
+DISCRETE = {"A2C", "DQN", "PPO", "QRDQN", "RecurrentPPO", "TRPO"}
+
+
+def test_these_are_the_algorithms():
+    from benchmarks.agents.sb3_algorithms import ALGORITHMS
+
+    assert ALGORITHMS.keys() == CONTINUOUS | DISCRETE
+
+
+@pytest.mark.parametrize("name", sorted(CONTINUOUS | DISCRETE))
+def test_every_algorithm_learns_on_from_what_was_saved(toys, tmp_path, name):
+    """With its weights, optimisers and counters, its replay and, of SAC and its like, the temperature."""
+    task = toys.task(vectorised(partial(Match, name in CONTINUOUS)), horizon=1)
+    settings = {"net_arch": "16", "batch_size": "16"} if name != "A2C" else {}
+    settings |= {"n_steps": "16"} if name in ("PPO", "RecurrentPPO", "TRPO") else {}
+    settings |= (
+        {"learning_starts": "16"} if "learning_starts" in configuration(f"sb3:{name}", task, "smoke", {}) else {}
+    )
+    first, second = (make(f"sb3:{name}", task, 4, settings, env_steps=400) for _ in range(2))
+    envs, again = (HarnessEnv(task.make(4), task, child(0, task.id), "train") for _ in range(2))
+    learning = first.learn(envs, child(0, "learn"))
+    while envs.env_steps < 128:
+        next(learning)
+    first.save(tmp_path)
+    second.load(tmp_path)
+    assert not again.restore(envs.state())
+    going_on = second.learn(again, child(0, "learn"))
+    for _ in range(3):
+        told, expected = next(going_on), next(learning)
+        assert (told.updates, told.tokens, told.metrics) == (expected.updates, expected.tokens, expected.metrics)
+    assert told.updates > 0
+    for weight, other in zip(first._model.policy.parameters(), second._model.policy.parameters(), strict=True):
+        assert torch.equal(weight, other)
 
 
 def test_dqn_learns_to_say_what_is_shown(toys):
@@ -108,6 +142,23 @@ def test_a_step_of_train_freq_is_one_of_every_slot(toys):
     points = learner.learn(envs, np.random.SeedSequence(1))
     told = [(envs.env_steps, point.updates, point.tokens) for point, _ in zip(points, range(3), strict=False)]
     assert told == [(12, 0, 0), (24, 1, 16), (36, 2, 32)]
+
+
+def test_losses_have_our_names(toys, monkeypatch):
+    """`train/loss`, the only loss of DQN, is the sum of all three in PPO."""
+    task = toys.task(vectorised(partial(Match, False)), horizon=1)
+    learner, logged = make("sb3:PPO", task, 4, {"n_steps": "16", "batch_size": "16"}), {}
+    log = learner._model.logger.record
+
+    def spy(key: str, value: Any, **more: Any) -> None:
+        logged[key] = value
+        log(key, value, **more)
+
+    monkeypatch.setattr(learner._model.logger, "record", spy)
+    point = next(learner.learn(HarnessEnv(task.make(4), task, child(0, task.id), "train"), child(0, "learn")))
+    names = {"critic": "value_loss", "policy": "policy_gradient_loss", "entropy": "entropy_loss"}
+    assert point.metrics == {ours: logged[f"train/{name}"] for ours, name in names.items()}
+    assert logged["train/loss"] != logged["train/value_loss"]
 
 
 def test_exploration_falls_over_the_budget_and_an_evaluation_has_none(toys):
