@@ -27,13 +27,14 @@ def show(agent: str, task_id: str | None, tier: str) -> None:
     from amago_core.hyperparameters import described
     from benchmarks.agents import check_agent, hyperparameters, parse_agent
     from benchmarks.catalog import get_task
+    from benchmarks.runs.budget import agent_settings
 
     base, settings = parse_agent(agent)
     check_agent(base)
     task = get_task(task_id) if task_id else None
     if task:
         task.budget(tier)
-    record = hyperparameters(base, task, tier, settings)
+    record = hyperparameters(base, task, tier, agent_settings(settings))
     if record is None:
         click.echo(f"agent {base} declares no settings")
         return

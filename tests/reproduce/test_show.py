@@ -46,7 +46,7 @@ def settings(out):
 
 
 def test_the_values_are_those_of_preset_task_and_tier(command):
-    shown = settings(command("show", "amago-gru@layers=1", "--task", TASK, "--tier", "paper")[1])
+    shown = settings(command("show", "amago-gru@layers=1,steps=500", "--task", TASK, "--tier", "paper")[1])
     assert shown["sequence_model"] == ("gru", "transformer")
     assert shown["gamma"] == ("0.9999", "0.999")  # the paper's in T-Maze
     assert shown["layers"] == ("1", "3")
