@@ -38,7 +38,8 @@ def run(pattern: str = "") -> list[dict[str, Any]]:
         output = Path(folder) / "benchmark.json"
         # -B, no cache and no settings: nothing is written beside the code, and no pytest.ini of the user's is found.
         command = [sys.executable, "-B", "-m", "pytest", str(Path(__file__).with_name("test_throughput.py")), "-q"]
-        command += ["-c", os.devnull, "-p", "no:cacheprovider", f"--benchmark-json={output}"]
+        command += ["-c", os.devnull, "-p", "no:cacheprovider"]
+        command += [f"--benchmark-json={output}", f"--benchmark-storage=file://{folder}"]
         command += ["-k", pattern] if pattern else []
         done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2])
         if done.returncode == NONE_SELECTED:
