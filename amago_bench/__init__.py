@@ -12,7 +12,10 @@ ab.tasks(), ab.agents()                                          # by id
 
 from __future__ import annotations
 
-from reproduce.shadows import shadowed
+try:
+    from reproduce.shadows import shadowed
+except ImportError as error:  # a reproduce.py of the user's
+    raise ImportError(f"{error}; rename your reproduce.py: AMAGO Bench has a package of that name") from None
 
 if problem := shadowed():  # such as a results.py beside a notebook
     raise ImportError(problem)

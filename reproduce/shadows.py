@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
-PACKAGES = ("amago_core", "analysis", "benchmarks", "reproduce", "results")
+PACKAGES = ("amago_bench", "amago_core", "analysis", "benchmarks", "reproduce", "results")
 
 
 def shadowed() -> str:

@@ -47,9 +47,15 @@ def test_a_class_and_a_task_object_are_as_good_as_their_names(here):
     assert ab.table(task=TASK, agents=[agent])["mean"].tolist() == [0.0]  # it never turns
 
 
-def test_what_stands_in_the_place_of_ours_is_one_clear_line(tmp_path):
-    (tmp_path / "results.py").write_text("MINE = 1\n")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("results", "under the name 'results', which a package of AMAGO Bench has"),
+        ("reproduce", "rename your reproduce.py"),
+    ],
+)
+def test_what_stands_in_the_place_of_ours_is_one_clear_line(name, says, tmp_path):
+    (tmp_path / f"{name}.py").write_text("MINE = 1\n")
     code = f"import sys; sys.path += [{str(REPOSITORY)!r}]; import amago_bench"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    last = done.stderr.splitlines()[-1]
-    assert "under the name 'results'" in last and "rename it, or run from another folder" in last
+    assert says in done.stderr.splitlines()[-1]
