@@ -86,7 +86,7 @@ class Ray:
         except self._ray.exceptions.RayError as error:
             how = outcome(job, self._root)
             if how.status == "lost":
-                how = how._replace(message=str(error).splitlines()[0])
+                how = how._replace(message=str(error).strip().splitlines()[-1])
         return how
 
     def cancel(self) -> None:

@@ -82,8 +82,7 @@ class Slurm:
         submitit = _submitit()
         folder = self._root / FOLDER
         cpus = self._cpus or max(job.threads for job in jobs)
-        executor = submitit.SlurmExecutor(folder, STARTS, python=f"{shlex.quote(sys.executable)} -P")
-        executor.update_parameters(
+        settings = dict(
             job_name=NAME,
             time=self._minutes,
             signal_delay_s=WARNING_S,
@@ -94,9 +93,12 @@ class Slurm:
             additional_parameters={"requeue": True, **self._slurm},
             **{name: value for name, value in self._more.items() if value is not None},
         )
+        starts = [restartable(job, self._root) for job in jobs]
         try:
-            made = executor.map_array(Start(self._root), [restartable(job, self._root) for job in jobs])
-        except submitit.core.utils.FailedJobError as error:  # with what sbatch said
+            executor = submitit.SlurmExecutor(folder, STARTS, python=f"{shlex.quote(sys.executable)} -P")
+            executor.update_parameters(**settings)
+            made = executor.map_array(Start(self._root), starts)
+        except RuntimeError as error:  # there is no Slurm, or what sbatch said
             raise UserError(f"Slurm did not take the jobs: {' '.join(str(error).split())}") from error
         ids = {job: each.job_id for job, each in zip(jobs, made, strict=True)}
         remember(self._root, ids)

@@ -10,7 +10,7 @@ from reproduce.shadows import PACKAGES, shadowed
 
 @pytest.fixture
 def not_imported(monkeypatch):
-    for name in PACKAGES[:2]:
+    for name in PACKAGES[:3]:
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 

@@ -111,6 +111,11 @@ def following(root: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+def begun(root: Path) -> bool:
+    """Whether a sweep follows its jobs: it has said which of them wait."""
+    return any((root / "runs/sweeps").glob("*/jobs.json"))
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     root = tmp_path_factory.mktemp("local")
@@ -129,12 +134,13 @@ def test_slurm(expected, tmp_path, monkeypatch):
         assert "submitted; `scancel 1` ends them" in end(sweep(tmp_path, *on_slurm, "--detach"))
         ids = {run: entry.id for run, entry in submitted(tmp_path).items()}
         with following(tmp_path, *on_slurm) as follower, waiting(tmp_path, preempted):
+            wait_until(lambda: begun(tmp_path), "a sweep that follows")
             follower.send_signal(signal.SIGINT)
             assert "the runs go on; `scancel 1` ends them" in end(follower, 130)
             assert all(entry.id == ids[run] for run, entry in submitted(tmp_path).items())
             slurm.warn(ids[preempted.run_id])
         with following(tmp_path, *on_slurm) as follower:
-            wait_until(lambda: any((tmp_path / "runs/sweeps").glob("*/jobs.json")), "a sweep that follows")
+            wait_until(lambda: begun(tmp_path), "a sweep that follows")
             with waiting(tmp_path, killed) as (_, process):
                 os.kill(process, signal.SIGKILL)
             with waiting(tmp_path, requeued):

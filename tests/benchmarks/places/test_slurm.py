@@ -25,7 +25,6 @@ class Submitit:
 
     def __init__(self):
         self.arrays, self.parameters = [], []
-        self.core = types.SimpleNamespace(utils=types.SimpleNamespace(FailedJobError=RuntimeError))
         self.helpers = types.SimpleNamespace(DelayedSubmission=lambda *call: call)
 
     def SlurmExecutor(self, folder, starts, python):
@@ -250,6 +249,15 @@ def test_without_submitit_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UserError, match=r"^--on slurm needs submitit: pip install 'amago-bench\[slurm\]'$"):
         open_place("slurm")
+
+
+def test_what_sbatch_objects_to_is_one_line(cluster, tmp_path, monkeypatch):
+    def refuse(function, records):
+        raise RuntimeError("sbatch: error: invalid partition\nsbatch: error: Batch job submission failed")
+
+    monkeypatch.setattr(cluster.submitit, "map_array", refuse)
+    with pytest.raises(UserError, match=r"^Slurm did not take the jobs: sbatch: error: invalid partition "):
+        Slurm(partition="nowhere").submit(JOBS, tmp_path)
 
 
 def test_away_from_a_cluster_one_line_says_so(cluster, monkeypatch):
