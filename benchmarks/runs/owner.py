@@ -182,7 +182,8 @@ def _created(path: Path, me: Holder) -> BinaryIO:
     """A new lock file. Raises FileExistsError if there is one, or another process took this one for a dead owner's."""
     file = open(path, "x+b", buffering=0)  # noqa: SIM115 (closed by the owner)
     try:
-        if _lock(file) is False:
+        # Another process may have found it before it was locked, taken it for a dead owner's, and replaced it.
+        if _lock(file) is False or not _is_at(path, file):
             raise FileExistsError
         file.write(json.dumps(asdict(me)).encode())
     except FileExistsError:

@@ -13,6 +13,7 @@ import pytest
 from reproduce.shadows import PACKAGES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+README = (REPOSITORY / "README.md").read_text()
 TMAZE = "long_term_memory/tmaze/passive-10"
 FIRST_RUN = f"smoke:{TMAZE}:random:0"
 CODE = """
@@ -37,8 +38,7 @@ SMALLER = {
 
 
 def readme_commands() -> list[str]:
-    lines = (REPOSITORY / "README.md").read_text().splitlines()
-    return [line for line in lines if line.startswith("amago-bench ")]
+    return [line for line in README.splitlines() if line.startswith("amago-bench ")]
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,12 @@ def pip(command, *arguments):
 
 @pytest.fixture
 def here(tmp_path):
-    """The user's folder: an agent, environments, and modules with the names of our packages."""
+    """The user's folder: agents, environments, a task, and modules with the names of our packages."""
     (tmp_path / "my_module.py").write_text(CODE)
     (tmp_path / "my_package.py").write_text(ENVIRONMENT)
+    agent, task = (text.split("```")[0] for text in README.split("```python\n")[1:3])
+    (tmp_path / "my_agent.py").write_text(agent)
+    (tmp_path / "my_task.py").write_text(task)
     for name in PACKAGES:
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong module')\n")
     return tmp_path
@@ -115,7 +118,7 @@ def test_the_wheel_holds_every_file_that_is_read_and_no_other(wheel):
         for path in (REPOSITORY / folder).rglob("*")
         if path.is_file()
     ]
-    others = {"reproduce/claims.yaml", "results/protocols.json", "results/scales.json"}
+    others = {"reproduce/claims.yaml", "results/protocols.json"}
     assert data == others | {str(path.relative_to(REPOSITORY)) for path in committed}
     assert len(committed) > 5
 
@@ -127,6 +130,7 @@ def test_the_commands_work_and_write_only_to_results_of_the_current_folder(comma
     for line in (
         f"amago-bench run --task {TMAZE} --agent random",
         f"amago-bench run --task {TMAZE} --agent my_module:MyAgent",
+        "amago-bench run --task my_task:POSITIONS --agent random",
         "amago-bench run --env CartPole-v1 --agent random",
         "amago-bench run --env my_package:MyEnv-v0 --agent random",
         f"amago-bench sweep --task {TMAZE} --agent random --agent my_module:MyAgent --seeds 0-1",
@@ -151,6 +155,7 @@ def test_a_module_of_the_users_in_the_place_of_ours_is_one_line(command, here):
     (here / "results.py").unlink()
     (here / "benchmarks.py").unlink()
     (here / "amago_core.py").unlink()
+    (here / "amago_bench.py").unlink()
     said = command("amago-bench list", code=2, python=("-m", "reproduce.cli"))
     assert said.count("\n") == 1
     assert said.startswith(f"amago-bench: Python finds {here / 'analysis.py'} under the name 'analysis'")
@@ -162,7 +167,7 @@ def test_from_python_results_are_there_too(command, here):
     for name in PACKAGES:
         (here / f"{name}.py").unlink()
     (here / "mine.py").write_text(
-        f"from benchmarks import api\nprint(len(api.run({TMAZE!r}, 'random').rows('episodes')))\n"
+        f"import amago_bench\nprint(len(amago_bench.run({TMAZE!r}, 'random').rows('episodes')))\n"
     )
     assert command("python", python=("mine.py",)).splitlines()[-1] == "100"
     assert (here / "results/runs/smoke").is_dir()
@@ -171,8 +176,6 @@ def test_from_python_results_are_there_too(command, here):
 @pytest.mark.slow
 def test_every_command_of_the_readme_works_at_smoke_scale(command, site, here):
     before = listing(site)
-    readme = (REPOSITORY / "README.md").read_text()
-    (here / "my_agent.py").write_text(readme.split("```python\n")[1].split("```")[0])
     for line in [*readme_commands(), "amago-bench reproduce", "amago-bench doctor --seeds", "amago-bench table"]:
         for large, small in SMALLER.items():
             line = line.replace(large, small)
