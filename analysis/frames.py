@@ -35,7 +35,7 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 def scores(
     root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """One row per run, in the order task, agent, seed. `task` is a shell pattern.
+    """One row per run, in the order task, agent, seed. `task` and `agents` are shell patterns.
 
     `return` and `success` are the means of the final evaluation's rollouts in the headline split, `best_return` and
     `best_success` the largest means during training; all are NaN for a run that did not finish, and success is NaN if
@@ -47,7 +47,7 @@ def scores(
     """
     runs, curves = load("runs", root, tier), headline(load("curves", root, tier))
     keep = [
-        fnmatchcase(each, task) and seed < FIRST_TUNING_SEED and (agents is None or agent in agents)
+        fnmatchcase(each, task) and seed < FIRST_TUNING_SEED and any(fnmatchcase(agent, a) for a in agents or "*")
         for each, agent, seed in zip(runs["task"], runs["agent"], runs["seed"], strict=True)
     ]
     runs = runs.loc[keep]  # not runs[keep]: of an empty list that takes no columns

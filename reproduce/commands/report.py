@@ -31,7 +31,7 @@ class _Figure(click.ParamType):
 
 @click.command()
 @click.option("--task", "pattern", default="*", metavar="PATTERN", help="Task id or shell pattern.")
-@click.option("--agent", "agent_ids", multiple=True, metavar="AGENT", help="Only this agent; repeatable.")
+@click.option("--agent", "agent_ids", multiple=True, metavar="AGENT", help="Agent id or shell pattern; repeatable.")
 @options.tier(default=None)
 @click.option("--metric", type=options.Near(("return", "success")), default="return", show_default=True)
 @click.option("--format", "form", type=options.Near(("text", "csv", "markdown")), default="text", show_default=True)
@@ -45,7 +45,7 @@ def table(
 
     \b
     amago-bench table --task 'long_term_memory/tmaze/*' --tier laptop
-    amago-bench table --format csv
+    amago-bench table --agent 'amago@lr=*' --format csv
     """
     from analysis import aggregates, memory_span
     from analysis.table import render, summary
@@ -77,7 +77,7 @@ def _unmatched(root: Path | None, tier: str | None, pattern: str, agent_ids: Seq
         return
     agents = sorted(runs.loc[[fnmatchcase(task, pattern) for task in runs["task"]], "agent"].unique())
     for agent in agent_ids:
-        if agent not in agents:
+        if not any(fnmatchcase(known, agent) for known in agents):
             yield f"no runs of the agent {agent!r} there; {_near(agent, agents)}"
 
 

@@ -148,3 +148,10 @@ def test_text_and_markdown(write_tmaze):
     assert render(frame.iloc[:0]) == "no runs match\n"
     with pytest.raises(UserError, match="unknown format 'html'"):
         render(frame, "html")
+
+
+def test_agents_may_be_patterns(write_tmaze):
+    root = write_tmaze({(10, agent): [1.0] for agent in ("amago", "amago@lr=1e-3", "amago@lr=1e-4", "amago-gru")})
+    shown = summary(root, agents=["amago@*", "amago-gru"])["agent"]
+    assert sorted(shown) == ["amago-gru", "amago@lr=1e-3", "amago@lr=1e-4"]
+    assert len(summary(root)) == 4
