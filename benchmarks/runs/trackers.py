@@ -30,7 +30,8 @@ class Tracked:
 class Tracker(Protocol):
     """What a class of one's own needs, given as `--tracker my_module:MyTracker`.
 
-    `scalars` gets `evaluation/...` after each evaluation and `train/...` at most twice a second, both by the number of
+    `scalars` gets `evaluation/...` after each evaluation and, at most twice a second, `train/...` (what the agent
+    reports) and `rollout/...` (returns and lengths of training rollouts, steps a second), all by the number of
     environment steps so far. Any exception ends the tracker, not the run.
     """
 
@@ -50,6 +51,7 @@ class TensorBoard:
     def __init__(self, run: Tracked) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.plugins.hparams.summary_v2 import hparams_pb
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._event, self._summary = Event, Summary
@@ -58,7 +60,9 @@ class TensorBoard:
         self._file = open(folder / f"events.out.tfevents.{time.time_ns()}", "wb", buffering=0)  # noqa: SIM115 (`close`)
         self._records = RecordWriter(self._file)
         self._write(file_version="brain.Event:2")
-        if run.resumed_at is not None:  # hides what was written past this step before the run was stopped
+        if run.resumed_at is None:
+            self._write(summary=hparams_pb(_flat(run.config), trial_id=run.run_id))
+        else:  # hides what was written past this step before the run was stopped
             self._write(step=run.resumed_at + 1, session_log=SessionLog(status=SessionLog.START))
 
     def scalars(self, values: Mapping[str, float], env_steps: int) -> None:
@@ -70,6 +74,12 @@ class TensorBoard:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, bool | float | str]:
+    """Hyper-parameters and budget by name, as TensorBoard's table of runs holds them."""
+    named = {**config.get("budget", {}), **config.get("hyperparameters", {})}
+    return {name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in named.items()}
 
 
 class WandB:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from benchmarks.agents import agent_id, make_agent, parse_agent, parse_settings
 from benchmarks.agents.protocol import ContractError, Progress
@@ -154,6 +155,19 @@ def test_training_metrics_are_means_since_the_last_time_and_none_is_lost(toy, mo
     events = EventAccumulator(str(toy.run(Learns) / "tensorboard"))
     events.Reload()
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(20, 6.0), (40, 16.0)]  # 2 to 10, 12 to 20
+
+
+def test_tensorboard_has_the_settings_of_a_run(tmp_path):
+    """In the dashboard HPARAMS, where runs are compared by their settings."""
+    folder = run(
+        plan("long_term_memory/tmaze/passive-10", "amago@lr=2e-3,steps=200", root=tmp_path), say=lambda _: None
+    )
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    (content,) = events.PluginTagToContent("hparams").values()
+    settings = HParamsPluginData.FromString(content).session_start_info.hparams
+    assert (settings["lr"].number_value, settings["env_steps"].number_value) == (2e-3, 200)
+    assert settings["discounts"].string_value == "(0.9, 0.97, 0.99)"
 
 
 def test_training_rollouts_are_shown_for_every_agent(toy, toys):
