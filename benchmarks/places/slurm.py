@@ -1,8 +1,8 @@
 """A Slurm cluster: runs are the tasks of job arrays, submitted through submitit.
 
 A job that is preempted, loses its node or reaches its time limit is queued again and resumes from its checkpoint. What
-submitit needs and writes is in `runs/slurm/` of the results folder: nothing of it is a result, and only a job reads the
-pickles there.
+submitit needs and writes is in `runs/.slurm/` of the results folder: nothing of it is a result, and only a job reads
+the pickles there.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from benchmarks.runs.job import Job
 from results.errors import UserError
 from results.tablefile import replace_file
 
-FOLDER = Path("runs", "slurm")  # in the results folder; an array of jobs has a file there, from id to record
+FOLDER = Path("runs", ".slurm")  # in the results folder; an array of jobs has a file there, from id to record
 NAME = "amago-bench"  # of our jobs
 
 

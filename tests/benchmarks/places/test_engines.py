@@ -113,7 +113,7 @@ def following(root: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 def begun(root: Path) -> bool:
     """Whether a sweep follows its jobs: it has said which of them wait."""
-    return any((root / "runs/sweeps").glob("*/jobs.json"))
+    return any(root.glob("runs/.sweeps/*/jobs.json"))
 
 
 @pytest.fixture(scope="module")
