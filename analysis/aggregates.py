@@ -27,13 +27,18 @@ NOTE = (
 def aggregates(
     root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """One row per suite, tier, set of tasks and agent; empty if no agent has two tasks with a scale.
+    """`over_tasks` of the runs under `root`; `task` and `agents` are shell patterns."""
+    return over_tasks(frames.scores(root, tier, task, agents))
+
+
+def over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
+    """One row per suite, tier, set of tasks and agent of `frames.scores`; empty if no agent has two tasks with a scale.
 
     A set is what the finished runs of some agent cover, and all agents that cover it are compared over it, since means
     over different tasks are not comparable. `tasks` is the size of the set. `random`, `oracle` and `scripted` are left
     out.
     """
-    runs, _ = frames.one_cell(with_normalised(frames.scores(root, tier, task, agents)))
+    runs, _ = frames.one_cell(with_normalised(scores))
     runs = runs[runs["normalised"].notna() | (runs["state"] == "failed")]
     runs = runs[~runs["agent"].isin(SCALE_ENDS)].assign(suite=runs["task"].str.replace(r"/[^/]*$", "", regex=True))
     rows = []

@@ -55,13 +55,18 @@ NOTE = (
 def memory_spans(
     root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """One row per ladder, tier and agent with runs there, for ladders that have a task matching the pattern `task`.
+    """`spans` of the runs under `root`; `agents` are shell patterns."""
+    return spans(frames.scores(root, tier, "*", agents), task)
+
+
+def spans(scores: pd.DataFrame, task: str = "*") -> pd.DataFrame:
+    """One row per ladder, tier and agent of `frames.scores`, for ladders with a task that matches the pattern `task`.
 
     `span` is 0 if not even the shortest rung is shown; `n` and `low` are the seeds and the bound of the longest rung
     shown (NaN without one), and `ended_by` says why the next one is not.
     """
     rows = []
-    scores, _ = frames.one_cell(frames.scores(root, tier, "long_term_memory/*", agents))
+    scores, _ = frames.one_cell(scores)
     ended = scores[(scores["state"] != "unfinished") & ~scores["agent"].isin(SCALE_ENDS)]
     for ladder in LADDERS:
         if not any(fnmatchcase(rung, task) for rung in ladder.rungs.values()):

@@ -28,7 +28,12 @@ def summary(
     agents: Sequence[str] | None = None,
     metric: str = "return",
 ) -> pd.DataFrame:
-    """One row per task, tier, protocol, agent and configuration; `task` is a shell pattern. Empty if nothing matches.
+    """`summarise` of the runs under `root`; `task` and `agents` are shell patterns."""
+    return summarise(frames.scores(root, tier, task, agents), metric)
+
+
+def summarise(scores: pd.DataFrame, metric: str = "return") -> pd.DataFrame:
+    """One row per task, tier, protocol, agent and configuration of `frames.scores`. Empty if that is.
 
     Columns: n seeds that ended, `failed` of them, `unfinished` ones beside them; `mean` of the final evaluations of
     the finished seeds with `low`, `high` and the kind of `interval` (`share`: none, as t is wrong for seeds that
@@ -39,7 +44,6 @@ def summary(
     """
     if metric not in frames.METRICS:
         raise UserError(f"unknown metric '{metric}' (known: {', '.join(frames.METRICS)})")
-    scores = frames.scores(root, tier, task, agents)
     rows = [
         dict(zip(GROUP, keys, strict=True)) | _cells(cell, metric) for keys, cell in scores.groupby(GROUP, sort=False)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -47,21 +47,28 @@ def table(
     amago-bench table --task 'long_term_memory/tmaze/*' --tier laptop
     amago-bench table --agent 'amago@lr=*' --format csv
     """
-    from analysis import aggregates, memory_span
-    from analysis.table import render, summary
+    from analysis import aggregates, frames, memory_span
+    from analysis.table import render, summarise
 
-    frame = summary(root, tier, pattern, agent_ids or None, metric)
-    unmatched = list(_unmatched(root, tier, pattern, agent_ids))
+    runs = frames.scores(root, tier, agents=agent_ids or None)
+    chosen = runs.loc[[fnmatchcase(task, pattern) for task in runs["task"]]]
+    frame = summarise(chosen, metric)
+    unmatched = list(_unmatched(root, tier, pattern, agent_ids)) if _lacks(frame["agent"], agent_ids) else []
     for line in unmatched:
         click.echo(f"amago-bench: {line}", err=True)
     if unmatched and frame.empty:
         raise click.exceptions.Exit(1)
     click.echo(render(frame, form, metric), nl=False)
     if form != "csv" and metric == "return":
-        selected = (root, tier, pattern, agent_ids or None)
-        over_tasks = aggregates.render(aggregates.aggregates(*selected), form)
-        spans = memory_span.render(memory_span.memory_spans(*selected), form)
+        over_tasks = aggregates.render(aggregates.over_tasks(chosen), form)
+        spans = memory_span.render(memory_span.spans(runs, pattern), form)
         click.echo("".join(f"\n{part}" for part in (over_tasks, spans) if part), nl=False)
+
+
+def _lacks(shown: Iterable[str], patterns: Sequence[str]) -> bool:
+    """Whether nothing is shown, or nothing of some pattern."""
+    known = set(shown)
+    return not known or any(not any(fnmatchcase(agent, pattern) for agent in known) for pattern in patterns)
 
 
 def _unmatched(root: Path | None, tier: str | None, pattern: str, agent_ids: Sequence[str]) -> Iterator[str]:
