@@ -21,7 +21,7 @@ TIERS = ("smoke", "laptop", "paper")  # from seconds per run to the setting of t
 Status = Literal["running", "finished", "failed", "interrupted"]
 
 
-def run_id(tier: str, task: str, agent: str, seed: int) -> str:
+def run_id(tier: str, task: str, agent: str, seed: int | str) -> str:
     """The name of a run, and the key that joins the tables."""
     return f"{tier}:{task}:{agent}:{seed}"
 

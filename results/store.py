@@ -92,13 +92,15 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     root = root or results_root()
     if table == "tasks":
         return _tasks(root, sources, tier)
-    local = _from_runs(table, root, tier) if "runs" in sources else []
-    made = [_names(root, folder) for folder in run_folders(root, tier)]
-    merged = _from_reference(table, root, tier) if "reference" in sources else []
-    if table == "runs":
-        _warn_of_differences(merged, local, root)
-    own = {schema.run_id(*names) for names in made} if "runs" in sources else set()
-    rows = [row for row in merged if row.run_id not in own] + local
+    folders = run_folders(root, tier)
+    made = [_names(root, folder) for folder in folders]
+    merged = _from_reference(table, root, tier)
+    rows = [row for folder in folders for row in _from_folder(table, root, folder)] if "runs" in sources else []
+    if "reference" in sources:
+        if table == "runs":
+            _warn_of_differences(merged, rows, root)
+        own = {schema.run_id(*names) for names in made} if "runs" in sources else set()
+        rows = [row for row in merged if row.run_id not in own] + rows
     if "committed" in sources and root.resolve() != COMMITTED:
         cells = {(row.tier, row.task, row.agent) for row in merged} | {names[:3] for names in made}
         committed = _from_reference(table, COMMITTED, tier)
@@ -106,10 +108,13 @@ def load(table: str, root: Path | None = None, sources: Sequence[str] = SOURCES,
     return rows
 
 
-def _names(root: Path, folder: Path) -> tuple[str, str, str, int]:
-    """Tier, task, agent and seed of a run folder, by its path: reading its rows would take a hundred times as long."""
+def _names(root: Path, folder: Path) -> tuple[str, str, str, str]:
+    """Tier, task, agent and seed of a run folder, by its path: reading its rows would take a hundred times as long.
+
+    The seed is a text, since a copied folder may have any name.
+    """
     tier, *task, agent, seed = folder.relative_to(root / "runs").parts
-    return tier, "/".join(task), renames.current_agent(agent), int(seed.removeprefix("seed-"))
+    return tier, "/".join(task), renames.current_agent(agent), seed.removeprefix("seed-")
 
 
 def _warn_of_differences(merged: Sequence[Any], local: Sequence[Any], root: Path) -> None:
@@ -160,10 +165,6 @@ def unique(table: str, rows: list[Any], where: Path) -> list[Any]:
 def run_folders(root: Path, tier: str | None = None) -> list[Path]:
     """Every folder under `root` in which a run has begun, in order of path."""
     return sorted(path.parent for path in (root / "runs").glob(f"{tier or '*'}/**/seed-*/runs.csv"))
-
-
-def _from_runs(table: str, root: Path, tier: str | None) -> list[Any]:
-    return [row for folder in run_folders(root, tier) for row in _from_folder(table, root, folder)]
 
 
 def _from_folder(table: str, root: Path, folder: Path) -> list[Any]:

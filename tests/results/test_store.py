@@ -142,6 +142,7 @@ def test_U90_duplicates_count_once_or_are_refused(tmp_path: Path, rows: Maker, w
         UserError, match=r"seed-0-copy/runs.csv: holds rows of run .*:0, which belongs in .*seed-0; move"
     ):
         load("runs", tmp_path)
+    assert load("runs", tmp_path, ("committed",)) == [], "what does not read it does not stumble over it"
     shutil.rmtree(folder.with_name("seed-0-copy"))
     write(folder / "episodes.csv", "episodes", rows["episodes"](evaluation=1, final=True, rollout=0))
     with pytest.raises(
