@@ -8,12 +8,14 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from amago_core.checkpoint import load_state
 from amago_core.seeding import child
 from benchmarks.agents import make_agent
 from benchmarks.agents.protocol import AgentSpec
 from benchmarks.evaluate import evaluate, evaluation_seeds, summarise
 from benchmarks.harness_env import HarnessEnv
 from benchmarks.task import Task
+from results.store import read_table
 
 
 def make(agent: str, task: Task, slots: int, settings: dict[str, str], seed: int = 0, env_steps: int = 1) -> Any:
@@ -32,6 +34,16 @@ def train(agent: Any, task: Task, env_steps: int, seed: int = 0) -> HarnessEnv:
 
 def mean_return(agent: Any, task: Task) -> float:
     return summarise(evaluate(agent, task, evaluation_seeds(task.id, "final"))).return_mean
+
+
+def result(folder: Path) -> list[Any]:
+    """A run's rows, and its weights, which tell apart what scores alike."""
+    rows = [
+        {name: getattr(row, name) for name in row.__slots__ if name != "wall_s"}
+        for table in ("episodes", "curves")
+        for row in read_table(folder / f"{table}.csv", table)
+    ]
+    return [rows, {name: w.tolist() for name, w in load_state(folder / "checkpoint" / "agent.pt")["policy"].items()}]
 
 
 def vectorised(make: Any) -> Any:

@@ -12,7 +12,6 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from amago_core.checkpoint import load_state
 from amago_core.config import Config
 from amago_core.nets.encoders import TimestepEncoder
 from amago_core.sequences import Batch, Packing
@@ -28,7 +27,7 @@ from benchmarks.runs.run import run
 from benchmarks.task import Task
 from results.errors import UserError
 from results.store import read_table
-from tests.benchmarks.sb3_toys import Match, make, mean_return, train, vectorised
+from tests.benchmarks.sb3_toys import Match, make, mean_return, result, train, vectorised
 
 pytest.importorskip("sb3_contrib")
 
@@ -184,16 +183,6 @@ class Killed(BaseException):
 def make_run(agent: str, root: Path, task: str | Task = "long_term_memory/tmaze/passive-10", **options: Any) -> Path:
     planned = plan(task, agent, settings=SETTINGS[agent], root=root)
     return run(planned, trackers=(), **({"say": lambda _: None} | options))
-
-
-def result(folder: Path) -> list[Any]:
-    """The rows, and the weights, which tell apart what scores alike."""
-    rows = [
-        {name: getattr(row, name) for name in row.__slots__ if name != "wall_s"}
-        for table in ("episodes", "curves")
-        for row in read_table(folder / f"{table}.csv", table)
-    ]
-    return [rows, {name: w.tolist() for name, w in load_state(folder / "checkpoint" / "agent.pt")["policy"].items()}]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from amago_core.checkpoint import load_state
 from amago_core.seeding import child
 from benchmarks import api
 from benchmarks.agents import configuration, hyperparameters
@@ -22,7 +21,7 @@ from benchmarks.runs.run import run
 from benchmarks.task import Budget, Task
 from results.errors import UserError
 from results.store import read_table
-from tests.benchmarks.sb3_toys import Match, make, mean_return, train, vectorised
+from tests.benchmarks.sb3_toys import Match, make, mean_return, result, train, vectorised
 
 pytest.importorskip("sb3_contrib")
 
@@ -35,16 +34,6 @@ SETTINGS = {"sb3:DQN": OFF, "sb3:QRDQN": OFF, "sb3:A2C": {"net_arch": "16"}}
 def make_run(agent: str, root: Path, task: Task = TMAZE, **options: Any) -> Path:
     planned = plan(task, agent, settings=SETTINGS[agent], root=root)
     return run(planned, trackers=(), **({"say": lambda _: None} | options))
-
-
-def result(folder: Path) -> list[Any]:
-    """The rows, and the weights, which tell apart what scores alike."""
-    rows = [
-        {name: getattr(row, name) for name in row.__slots__ if name != "wall_s"}
-        for table in ("episodes", "curves")
-        for row in read_table(folder / f"{table}.csv", table)
-    ]
-    return [rows, {name: w.tolist() for name, w in load_state(folder / "checkpoint" / "agent.pt")["policy"].items()}]
 
 
 @pytest.mark.parametrize("agent", ["sb3:DQN", "sb3:A2C", "sb3:QRDQN"])

@@ -50,17 +50,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def command(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        written = capsys.readouterr()
-        return end.value.code, written.out, written.err
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("arguments", "nearest"),
     [

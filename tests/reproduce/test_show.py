@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from reproduce.cli import cli, main
+from reproduce.cli import cli
 
 DOCS = (Path(__file__).resolve().parents[2] / "docs/agents.md").read_text()
 (EXAMPLE,) = re.findall(r"^```python\n(.*?)^```$", DOCS, re.MULTILINE | re.DOTALL)
@@ -27,17 +27,6 @@ def folder(tmp_path, monkeypatch):
     yield tmp_path
     for module in ("my_constant", "mine"):
         sys.modules.pop(module, None)
-
-
-@pytest.fixture
-def command(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        written = capsys.readouterr()
-        return end.value.code, written.out, written.err
-
-    return run
 
 
 def settings(out):
