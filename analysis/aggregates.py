@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import pandas as pd
 
 from analysis import frames, stats, text
@@ -22,13 +19,6 @@ NOTE = (
     "(Satterthwaite), seeds within tasks. None where a task has one seed or all are equal. gap: mean shortfall to 1.",
     "Of several protocols or configurations the one with the most seeds.",
 )
-
-
-def aggregates(
-    root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """`over_tasks` of the runs under `root`; `task` and `agents` are shell patterns."""
-    return over_tasks(frames.scores(root, tier, task, agents))
 
 
 def over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
@@ -64,7 +54,7 @@ def _numbers(runs: pd.DataFrame) -> tuple[int | float | None, ...]:
 
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
-    """The frame of `aggregates` as text or Markdown, empty if it has no rows."""
+    """The frame of `over_tasks` as text or Markdown, empty if it has no rows."""
     if frame.empty:
         return ""
     header = ["over tasks", "tier", "tasks", "agent", "n", "failed", "IQM [95%]", "mean [95%]", "gap"]

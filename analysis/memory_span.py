@@ -9,10 +9,9 @@ there are (a fixed-sequence test). Failed seeds count as not solved; a rung with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 import pandas as pd
 
@@ -50,13 +49,6 @@ NOTE = (
     f"exact one-sided {CONFIDENCE:.0%} bound, fixed sequence from the shortest up; that takes 5 of 5, 7 of 8, 9 of 11.",
     "A seed solves a rung with the final return that its task calls solved.",
 )
-
-
-def memory_spans(
-    root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """`spans` of the runs under `root`; `agents` are shell patterns."""
-    return spans(frames.scores(root, tier, "*", agents), task)
 
 
 def spans(scores: pd.DataFrame, task: str = "*") -> pd.DataFrame:
@@ -97,7 +89,7 @@ def _climb(ladder: Ladder, runs: pd.DataFrame) -> tuple[int, int | None, float |
 
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
-    """The frame of `memory_spans` as text or Markdown, empty if it has no rows."""
+    """The frame of `spans` as text or Markdown, empty if it has no rows."""
     if frame.empty:
         return ""
     header = ["memory span", "tier", "agent", "steps", "n", "bound", "ended by"]

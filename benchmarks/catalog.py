@@ -96,6 +96,11 @@ def own_task(name: str) -> Task:
     return replace(found, id=name)  # the name by which every process finds it
 
 
+def foreign_id(env_id: str) -> str:
+    """The task of a gymnasium environment, by id."""
+    return FOREIGN + env_id
+
+
 def foreign_task(env_id: str) -> Task:
     """A task around a registered gymnasium environment, with an artificial time limit and no known scale of returns.
 
@@ -112,7 +117,7 @@ def foreign_task(env_id: str) -> Task:
         hint = did_you_mean(name, gymnasium.registry, "name the module that registers it: `module:Id-v0`")
         raise UserError(f"gymnasium knows no environment {env_id!r} ({error}); {hint}") from error
     return Task(
-        id=FOREIGN + env_id,
+        id=foreign_id(env_id),
         description=f"gymnasium environment {env_id}",
         make=partial(_make_foreign, spec),
         horizon=spec.max_episode_steps or FOREIGN_HORIZON,

@@ -136,10 +136,8 @@ class HarnessEnv(VectorWrapper):
         truncated = (self._flags(truncated, "truncated") | (self.t >= self.task.horizon)) & ~terminated
         self.needs_reset = terminated | truncated
         observation, reward = self._observation(self.observation_space, observation), self._reward(reward)
-        self._return += reward
-        if self.role == "train" and self.needs_reset.any():
-            done = self.needs_reset
-            self._ended += zip(self._return[done].tolist(), self.t[done].tolist(), strict=True)
+        if self.role == "train":
+            self._count(reward)
         if self._log is not None:
             self._log.add(self.t - 1, actions, observation, reward)
         return observation, reward, terminated, truncated, self._infos(infos)
@@ -151,6 +149,12 @@ class HarnessEnv(VectorWrapper):
 
     def __del__(self) -> None:
         """Leaves the wrapped environment open, because it is reused; gymnasium before 1.2 would close it here."""
+
+    def _count(self, reward: np.ndarray) -> None:
+        """Adds up the returns that `ended` takes; in an evaluation they are counted by episode, elsewhere."""
+        self._return += reward
+        if (done := self.needs_reset).any():
+            self._ended += zip(self._return[done].tolist(), self.t[done].tolist(), strict=True)
 
     def _begin_rollouts(self, slots: np.ndarray) -> None:
         for slot in slots[self.rollouts[slots] % BLOCK == 0].tolist():

@@ -61,7 +61,7 @@ class Recorder:
         folder = planned.folder
         if state is not None:
             self._restore(state)
-        self._tracked = self._env_steps, self._wall_s() - self._evaluate_s  # when the trackers last got a speed
+        self._tracked = self._trained()  # when the trackers last got a speed
         with ExitStack() as stack:  # closes what is open if a later line raises
             self._log = stack.enter_context(open(folder / "log.txt", "ab", buffering=0))
             self._tables = {
@@ -153,7 +153,7 @@ class Recorder:
         """Means since the last call. Reports while collecting have no metrics, and do not discard those of learning."""
         values = {name: fmean(values) for name, values in self._metrics.items()}
         self._metrics.clear()
-        now = self._env_steps, self._wall_s() - self._evaluate_s
+        now = self._trained()
         steps, seconds = now[0] - self._tracked[0], now[1] - self._tracked[1]
         if steps > 0 and seconds > 0:
             values["rollout/steps_per_second"] = steps / seconds
@@ -233,6 +233,10 @@ class Recorder:
             "tier": planned.tier,
             "seed": planned.seed,
         }
+
+    def _trained(self) -> tuple[int, float]:
+        """Environment steps, and the seconds that training has taken."""
+        return self._env_steps, self._wall_s() - self._evaluate_s
 
     def _wall_s(self) -> float:
         return time.perf_counter() - self._start

@@ -54,6 +54,7 @@ def run(
     if bool(task) == bool(env_id):
         raise click.UsageError("give either --task or --env; `amago-bench list` shows the tasks")
     from benchmarks.agents import agent_id, parse_agent, parse_settings
+    from benchmarks.catalog import foreign_id
     from benchmarks.runs.job import Job, make
     from results.store import results_root
 
@@ -63,7 +64,7 @@ def run(
 
     base, own = parse_agent(agent)
     named = agent_id(base, {**own, **parse_settings(settings), **options.overrides()})
-    job = Job(task or f"foreign/gymnasium/{env_id}", named, tier, seed, threads, trackers, replace)
+    job = Job(task or foreign_id(env_id or ""), named, tier, seed, threads, trackers, replace)
     folder = make(job, root or results_root(), say)
     say(f"rows in {folder}")
 
@@ -111,13 +112,14 @@ def sweep(
     amago-bench sweep --task 'long_term_memory/popgym/*' --agent amago --tier paper --on slurm --partition gpu --gpus 1
     """
     from benchmarks.agents import parse_grid
+    from benchmarks.catalog import foreign_id
     from benchmarks.runs.grid import grid, missing
     from results.store import results_root
 
     if not patterns and not env_ids:
         raise click.UsageError("give --task or --env; `amago-bench list` shows the tasks")
     root = root or results_root()
-    tasks = (*patterns, *(f"foreign/gymnasium/{env_id}" for env_id in env_ids))
+    tasks = (*patterns, *map(foreign_id, env_ids))
     values = parse_grid(settings) | {name: [value] for name, value in options.overrides().items()}
     jobs = grid(tasks, agent_ids, tier, seeds, values, say=click.echo, threads=threads, trackers=trackers)
     todo = missing(jobs, root, replace)

@@ -4,13 +4,14 @@ import math
 
 import pytest
 
-from analysis.memory_span import LADDERS, memory_spans, render
+from analysis import frames
+from analysis.memory_span import LADDERS, render, spans
 
 ONES = [1.0] * 5
 
 
 def span(root, agent="amago", **kwargs):
-    (row,) = memory_spans(root, agents=[agent], **kwargs).to_dict("records")
+    (row,) = spans(frames.scores(root, agents=[agent]), **kwargs).to_dict("records")
     return row
 
 
@@ -44,7 +45,7 @@ def test_repeat_previous_counts_the_steps_back(write_run, tmp_path):
         write_run(f"{task}Easy", "amago", seed, 0.9)
         write_run(f"{task}Medium", "amago", seed, 0.89)
         write_run(f"{task}Easy", "oracle", seed, 1.0, updates=0)
-    (row,) = memory_spans(tmp_path).to_dict("records")
+    (row,) = spans(frames.scores(tmp_path)).to_dict("records")
     assert (row["ladder"], row["agent"], row["span"]) == ("RepeatPrevious lag", "amago", 3)
     assert row["ended_by"].startswith("31: 0 of 5 solved")
 
@@ -52,11 +53,12 @@ def test_repeat_previous_counts_the_steps_back(write_run, tmp_path):
 def test_a_pattern_chooses_ladders_and_not_rungs(write_tmaze):
     root = write_tmaze({(n, "amago"): ONES for n in (10, 30)})
     assert span(root, task="*/passive-30")["span"] == 30
-    assert memory_spans(root, task="*popgym*").empty and render(memory_spans(root, task="*popgym*")) == ""
-    assert memory_spans(root, "paper").empty
+    assert (none := spans(frames.scores(root), task="*popgym*")).empty and render(none) == ""
+    assert spans(frames.scores(root, "paper")).empty
 
 
 def test_text(write_tmaze):
-    lines = render(memory_spans(write_tmaze({(10, "amago"): ONES, (10, "amago-gru"): [0.0]}))).splitlines()
+    root = write_tmaze({(10, "amago"): ONES, (10, "amago-gru"): [0.0]})
+    lines = render(spans(frames.scores(root))).splitlines()
     assert lines[1].split("  ")[-1] == "30: no runs" and " 10 " in lines[1] and "none shown" in lines[2]
     assert "one-sided 95% bound" in "\n".join(lines)
