@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import platform
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -224,13 +225,9 @@ def _holder(path: Path) -> Holder | None:
 
 
 def _now(path: Path) -> float:
-    """The time by the clock of the file system."""
-    probe = path.with_name(f".{LOCK}.{platform.node()}.{os.getpid()}.clock")
-    try:
-        probe.touch()
-        return probe.stat().st_mtime
-    finally:
-        probe.unlink(missing_ok=True)
+    """The time by the clock of the file system: that of a file that is made and deleted there now."""
+    with tempfile.TemporaryFile(dir=path.parent, prefix=f".{LOCK}.") as probe:
+        return os.fstat(probe.fileno()).st_mtime
 
 
 def _space() -> str:
