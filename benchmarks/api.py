@@ -17,7 +17,7 @@ from amago_core.seeding import child
 from benchmarks.agents import agent_id, make_agent, parse_agent
 from benchmarks.agents.protocol import Agent, VectorStep
 from benchmarks.catalog import get_task
-from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS, EpisodeRecord, evaluate, evaluation_seeds
+from benchmarks.gate.evaluate import FINAL_ROLLOUTS, SLOTS, EpisodeRecord, evaluate, evaluation_seeds
 from benchmarks.places.executor import Executor
 from benchmarks.places.sweep import State
 from benchmarks.places.sweep import sweep as make_all

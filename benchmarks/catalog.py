@@ -18,10 +18,10 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from amago_core.names import did_you_mean
+from benchmarks.gate.slots import SlotFault
+from benchmarks.gate.workers import vectorise
 from benchmarks.imports import load_object, look_here
-from benchmarks.slots import SlotFault
 from benchmarks.task import Budget, Task
-from benchmarks.workers import vectorise
 from results.errors import UserError
 
 #: benchmarks/<domain>/<family>/tasks.py; each has TASKS.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gymnasium.vector import VectorEnv
 
-from benchmarks.vector_step import VectorStep
+from benchmarks.gate.vector_step import VectorStep
 from results.errors import UserError
 from results.schema import TIERS
 

@@ -21,7 +21,7 @@ from benchmarks.agents.protocol import AgentSpec, CannotResume, Progress, Vector
 from results.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmarks.harness_env import HarnessEnv
+    from benchmarks.gate.harness_env import HarnessEnv
 
 
 class Amago:

@@ -15,12 +15,12 @@ import numpy as np
 from gymnasium import Space
 
 from amago_core.progress import Progress
+from benchmarks.gate.vector_step import VectorStep
 from benchmarks.task import Task
-from benchmarks.vector_step import VectorStep
 from results.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmarks.harness_env import HarnessEnv
+    from benchmarks.gate.harness_env import HarnessEnv
 
 __all__ = ["Agent", "AgentSpec", "CannotResume", "ContractError", "Progress", "VectorStep"]
 

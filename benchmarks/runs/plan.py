@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from benchmarks.agents import agent_id, check_agent, configuration, parse_agent
 from benchmarks.agents.protocol import AgentSpec
-from benchmarks.evaluate import FINAL_ROLLOUTS, SLOTS
+from benchmarks.gate.evaluate import FINAL_ROLLOUTS, SLOTS
 from benchmarks.runs.budget import agent_settings, with_overrides
 from benchmarks.task import Budget, Task
 from results.errors import UserError

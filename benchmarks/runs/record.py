@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.agents.protocol import Progress
-from benchmarks.evaluate import EpisodeRecord, Summary
+from benchmarks.gate.evaluate import EpisodeRecord, Summary
 from benchmarks.runs.trackers import Tracked, Tracker, Trackers
 from results.protocols import protocol_id
 from results.schema import Curve, Episode, Run, Status

@@ -20,8 +20,8 @@ from gymnasium.vector import VectorEnv
 from amago_core.seeding import child
 from benchmarks.agents import make_agent
 from benchmarks.agents.protocol import Agent, CannotResume, ContractError, Progress
-from benchmarks.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
+from benchmarks.gate.harness_env import HarnessEnv
 from benchmarks.runs import checkpoint
 from benchmarks.runs.checkpoint import Point, differences, newest_point, save_point
 from benchmarks.runs.owner import LOCK, Owner, TakenOver, owned

@@ -27,8 +27,8 @@ from amago_core.sequences import timestep_layout
 from benchmarks.agents.amago import Amago
 from benchmarks.agents.protocol import AgentSpec
 from benchmarks.catalog import get_task
-from benchmarks.evaluate import evaluate, evaluation_seeds
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.evaluate import evaluate, evaluation_seeds
+from benchmarks.gate.harness_env import HarnessEnv
 from benchmarks.long_term_memory.popgym.tasks import PAPER_TASKS
 
 CORRIDOR = 100

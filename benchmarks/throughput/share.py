@@ -22,7 +22,7 @@ from gymnasium.vector import VectorEnv
 from benchmarks.agents.amago import Amago
 from benchmarks.agents.protocol import AgentSpec, Progress, VectorStep
 from benchmarks.catalog import get_task
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.harness_env import HarnessEnv
 from benchmarks.runs.plan import plan
 from benchmarks.runs.run import run
 from benchmarks.task import Task

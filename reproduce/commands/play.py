@@ -205,7 +205,7 @@ def evaluate(run: str, rollouts: int, root: Path | None) -> None:
     amago-bench evaluate results/runs/smoke/long_term_memory/tmaze/passive-10/amago/seed-0 --rollouts 400
     """
     from benchmarks import api
-    from benchmarks.evaluate import SLOTS, summarise
+    from benchmarks.gate.evaluate import SLOTS, summarise
     from results.store import results_root
 
     loaded = api.load(_folder_of(run, root or results_root()))

@@ -12,8 +12,8 @@ from amago_core.checkpoint import load_state
 from amago_core.seeding import child
 from benchmarks.agents import make_agent
 from benchmarks.agents.protocol import AgentSpec
-from benchmarks.evaluate import evaluate, evaluation_seeds, summarise
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.evaluate import evaluate, evaluation_seeds, summarise
+from benchmarks.gate.harness_env import HarnessEnv
 from benchmarks.task import Task
 from results.store import read_table
 

@@ -9,7 +9,7 @@ import torch
 from amago_core.sequences import Batch, Packing
 from benchmarks.agents.amago import Amago
 from benchmarks.agents.protocol import AgentSpec, VectorStep
-from benchmarks.evaluate import evaluate, evaluation_seeds
+from benchmarks.gate.evaluate import evaluate, evaluation_seeds
 
 HORIZON, ROLLOUTS, SLOTS = 4, 2, 2
 SMALL = {"encoder_hidden": "8", "encoder_width": "8", "width": "8", "actor_critic_hidden": "8", "discounts": "0.9"}

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.vector.utils import iterate
 
 from benchmarks.catalog import get_task, tasks
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.harness_env import HarnessEnv
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TASKS = [*tasks(), "foreign/gymnasium/CartPole-v1", "foreign/gymnasium/FrozenLake-v1"]

@@ -16,7 +16,7 @@ from analysis.figures import FIGURES
 from benchmarks import api
 from benchmarks.agents.presets import configure
 from benchmarks.catalog import get_task
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.harness_env import HarnessEnv
 from benchmarks.long_term_memory.popgym.tasks import PAPER_TASKS, TASKS
 from results.errors import UserError
 

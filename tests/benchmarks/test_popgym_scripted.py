@@ -13,7 +13,7 @@ import pytest
 from benchmarks.agents.oracle import Oracle, Scripted
 from benchmarks.agents.protocol import VectorStep
 from benchmarks.catalog import get_task
-from benchmarks.evaluate import evaluate, evaluation_seeds
+from benchmarks.gate.evaluate import evaluate, evaluation_seeds
 from benchmarks.long_term_memory.popgym.scripted import ORACLES, SCRIPTED, bandit, battleship, cartpole, pendulum
 from benchmarks.long_term_memory.popgym.scripted.minesweeper import around, gives_up, risks, safest
 from benchmarks.long_term_memory.popgym.tasks import FAMILIES, LEVELS, TASKS

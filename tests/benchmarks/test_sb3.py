@@ -18,8 +18,8 @@ from amago_core.sequences import Batch, Packing
 from benchmarks.agents import agents, configuration, sb3_presets
 from benchmarks.agents.protocol import VectorStep
 from benchmarks.catalog import get_task
-from benchmarks.evaluate import evaluate, evaluation_seeds
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.evaluate import evaluate, evaluation_seeds
+from benchmarks.gate.harness_env import HarnessEnv
 from benchmarks.long_term_memory.tmaze.env import TMaze
 from benchmarks.runs import checkpoint, record
 from benchmarks.runs.plan import plan

@@ -13,8 +13,8 @@ from amago_core.seeding import child
 from benchmarks import api
 from benchmarks.agents import configuration, hyperparameters
 from benchmarks.catalog import get_task
-from benchmarks.evaluate import evaluate, evaluation_seeds, summarise
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.evaluate import evaluate, evaluation_seeds, summarise
+from benchmarks.gate.harness_env import HarnessEnv
 from benchmarks.runs import checkpoint, record
 from benchmarks.runs.plan import plan
 from benchmarks.runs.run import run

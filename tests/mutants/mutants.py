@@ -236,7 +236,8 @@ def exploration_left_on_in_evaluation(node):
 
 
 @mutant(
-    "benchmarks.evaluate:evaluate", "benchmarks/test_evaluate.py::test_rollouts_have_the_seeds_of_the_evaluating_role"
+    "benchmarks.gate.evaluate:evaluate",
+    "benchmarks/gate/test_evaluate.py::test_rollouts_have_the_seeds_of_the_evaluating_role",
 )
 def evaluation_on_the_seeds_of_training(node):
     match node:
@@ -244,7 +245,7 @@ def evaluation_on_the_seeds_of_training(node):
             return "'train'"
 
 
-@mutant("benchmarks.evaluate:_reset", "benchmarks/test_evaluate.py::test_instances_are_balanced")
+@mutant("benchmarks.gate.evaluate:_reset", "benchmarks/gate/test_evaluate.py::test_instances_are_balanced")
 def unequal_instances(node):
     match node:
         case ast.Assign([ast.Subscript(_, ast.Constant("instance")) as wanted], instances):

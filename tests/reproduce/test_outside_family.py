@@ -24,7 +24,7 @@ from analysis.drawing import Drawing
 from analysis.figures import FigureSpec
 from benchmarks.agents.protocol import Progress
 from benchmarks.task import Budget, Task
-from benchmarks.workers import vectorise
+from benchmarks.gate.workers import vectorise
 
 
 class Coin(gymnasium.Env):

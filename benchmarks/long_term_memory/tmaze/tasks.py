@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gate.vector_step import VectorStep
 from benchmarks.long_term_memory.tmaze.env import DOWN, LEFT, RIGHT, UP, TMaze
 from benchmarks.task import Budget, Task
-from benchmarks.vector_step import VectorStep
 
 
 def follow_cue(step: VectorStep, memory: np.ndarray | None, first_action: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.agents.amago import Amago
 from benchmarks.agents.protocol import AgentSpec, Progress
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.harness_env import HarnessEnv
 
 SMALL = {
     "encoder_hidden": "8", "encoder_width": "8", "width": "8", "layers": "1", "actor_critic_hidden": "8",

@@ -28,9 +28,9 @@ from gymnasium.vector.utils import batch_space
 
 from amago_core import checkpoint as core
 from amago_core.learner import Learner
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.harness_env import HarnessEnv
+from benchmarks.gate.rollout_log import RolloutLog
 from benchmarks.long_term_memory.tmaze.env import TMaze
-from benchmarks.rollout_log import RolloutLog
 from benchmarks.runs import checkpoint, record
 from benchmarks.runs import run as run_module
 from benchmarks.runs.plan import plan

@@ -15,8 +15,8 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from benchmarks.agents import agent_id, make_agent, parse_agent, parse_settings
 from benchmarks.agents.protocol import ContractError, Progress
-from benchmarks.evaluate import EpisodeRecord
-from benchmarks.harness_env import EnvironmentFault
+from benchmarks.gate.evaluate import EpisodeRecord
+from benchmarks.gate.harness_env import EnvironmentFault
 from benchmarks.runs import owner, record
 from benchmarks.runs import run as run_module
 from benchmarks.runs.plan import plan

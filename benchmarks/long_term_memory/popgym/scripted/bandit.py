@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.vector_step import VectorStep
+from benchmarks.gate.vector_step import VectorStep
 
 OPTIMISM = 0.65  # chosen by simulation at 10 arms and 200 pulls, 30 arms and 600 pulls
 

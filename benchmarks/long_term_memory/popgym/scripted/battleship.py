@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from benchmarks.vector_step import VectorStep
+from benchmarks.gate.vector_step import VectorStep
 
 SHIPS = (2, 3, 3, 4)
 ROUNDS = 4

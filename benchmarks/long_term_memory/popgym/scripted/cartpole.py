@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from benchmarks.vector_step import VectorStep
+from benchmarks.gate.vector_step import VectorStep
 
 # Constants of gymnasium's CartPole-v1; the state is (position, velocity, angle, angular velocity).
 GRAVITY, MASS, POLE_MASS, HALF_LENGTH, FORCE, TAU = 9.8, 1.1, 0.1, 0.5, 10.0, 0.02

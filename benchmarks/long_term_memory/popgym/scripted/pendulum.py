@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from benchmarks.vector_step import VectorStep
+from benchmarks.gate.vector_step import VectorStep
 
 # Constants of gymnasium's Pendulum-v1; the state is (angle from upright, angular velocity).
 TAU, GRAVITY, TORQUE, MAX_SPEED, MAX_TORQUE = 0.05, 15.0, 3.0, 8.0, 2.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.vector_step import VectorStep
+from benchmarks.gate.vector_step import VectorStep
 
 Player = Generator[Any, Any, None]  # yields an action and is sent what it sees next, as Python's integers
 

@@ -16,9 +16,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.testing import assert_array_equal
 
-from benchmarks import workers
-from benchmarks.slots import SlotFault
-from benchmarks.workers import SlotsEnv, vectorise
+from benchmarks.gate import workers
+from benchmarks.gate.slots import SlotFault
+from benchmarks.gate.workers import SlotsEnv, vectorise
 from results.errors import UserError
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker cannot import a test
@@ -229,7 +229,7 @@ def test_a_worker_dies_with_a_run_that_is_killed_while_its_environment_hangs():
 import os, sys, time
 from pathlib import Path
 import gymnasium, numpy as np
-from benchmarks.workers import SlotsEnv
+from benchmarks.gate.workers import SlotsEnv
 
 class Hangs(gymnasium.Env):
     observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)

@@ -15,8 +15,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from amago_core.seeding import child
 from benchmarks.agents.protocol import ContractError
-from benchmarks.rollout_log import RolloutLog
-from benchmarks.slots import SlotFault
+from benchmarks.gate.rollout_log import RolloutLog
+from benchmarks.gate.slots import SlotFault
 from results.errors import UserError
 
 if TYPE_CHECKING:

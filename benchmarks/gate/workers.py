@@ -27,8 +27,8 @@ from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
+from benchmarks.gate.slots import TOLD, MakeEnv, SlotFault, Slots, batch, stack
 from benchmarks.places.cores import process_environment
-from benchmarks.slots import TOLD, MakeEnv, SlotFault, Slots, batch, stack
 from results.errors import UserError
 
 #: Worker processes per vector environment; 0 runs the environments in the run's own process.
@@ -154,7 +154,7 @@ class Worker:
             self._board = mmap.mmap(board.fileno(), BOARD.size)
             self._board[:] = BOARD.pack(numbers.start, 0)
             handles = theirs.fileno(), board.fileno()
-            command = [sys.executable, "-P", "-m", "benchmarks.workers", *map(str, (os.getpid(), *handles))]
+            command = [sys.executable, "-P", "-m", "benchmarks.gate.workers", *map(str, (os.getpid(), *handles))]
             self._process = subprocess.Popen(
                 command, pass_fds=handles, stdin=subprocess.DEVNULL, env=process_environment()
             )

@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 
 from amago_core.seeding import child
 from benchmarks.agents.protocol import Agent, ContractError, VectorStep
-from benchmarks.harness_env import HarnessEnv
+from benchmarks.gate.harness_env import HarnessEnv
 
 if TYPE_CHECKING:
     from benchmarks.task import Success, Task

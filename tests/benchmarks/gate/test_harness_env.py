@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 from benchmarks.agents.protocol import ContractError
 from benchmarks.catalog import tasks
-from benchmarks.harness_env import BLOCK, EnvironmentFault, HarnessEnv, rollout_seeds
+from benchmarks.gate.harness_env import BLOCK, EnvironmentFault, HarnessEnv, rollout_seeds
 
 ROOT = np.random.SeedSequence(7)
 IDLE = (1.0, False, False, {})

@@ -9,8 +9,8 @@ from numpy.testing import assert_array_equal
 from benchmarks.agents.protocol import ContractError
 from benchmarks.agents.random import Random
 from benchmarks.catalog import get_task
-from benchmarks.evaluate import EpisodeRecord, evaluate, evaluation_seeds, summarise
-from benchmarks.harness_env import HarnessEnv, instance_name, rollout_seeds
+from benchmarks.gate.evaluate import EpisodeRecord, evaluate, evaluation_seeds, summarise
+from benchmarks.gate.harness_env import HarnessEnv, instance_name, rollout_seeds
 
 SEEDS = evaluation_seeds("test/toy/a", "final")
 

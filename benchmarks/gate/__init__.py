@@ -1,0 +1,1 @@
+"""Between agent and environment: horizon, seeds, counting, checks, slots, worker processes, evaluation."""
