@@ -164,7 +164,13 @@ def unique(table: str, rows: list[Any], where: Path) -> list[Any]:
 
 def run_folders(root: Path, tier: str | None = None) -> list[Path]:
     """Every folder under `root` in which a run has begun, in order of path."""
-    return sorted(path.parent for path in (root / "runs").glob(f"{tier or '*'}/**/seed-*/runs.csv"))
+    found = []
+    for folder, folders, files in os.walk(root / "runs" / (tier or "")):
+        if os.path.basename(folder).startswith("seed-"):
+            folders.clear()  # a run's checkpoints and trackers are many files
+            if "runs.csv" in files:
+                found.append(Path(folder))
+    return sorted(found)
 
 
 def _from_folder(table: str, root: Path, folder: Path) -> list[Any]:
