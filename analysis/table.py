@@ -37,8 +37,8 @@ def summarise(scores: pd.DataFrame, metric: str = "return") -> pd.DataFrame:
 
     Columns: n seeds that ended, `failed` of them, `unfinished` ones beside them; `mean` of the final evaluations of
     the finished seeds with `low`, `high` and the kind of `interval` (`share`: none, as t is wrong for seeds that
-    the task calls solved or not); `median`; `solved`, the share of all n seeds with a final return of `solved_at` or
-    more, with its exact 95 % interval (a failed seed is not solved);
+    the task calls solved or not; `undefined`: the task has no such metric); `median`; `solved`, the share of all n
+    seeds with a final return of `solved_at` or more, with its exact 95 % interval (a failed seed is not solved);
     `best`, the mean of the seeds' maxima over training, which is the paper's number and never the headline; medians
     of env_steps and wall_s; the task's `solved_at` and `stop_return`. Raises UserError for an unknown metric.
     """
@@ -56,19 +56,21 @@ def _cells(runs: pd.DataFrame, metric: str) -> dict[str, float | str | None]:
     threshold = frames.solved_at(runs)
     ended = runs[runs["state"] != "unfinished"]
     finished = ended[ended["state"] == "finished"]
-    mean = stats.mean_interval(ended[metric], failed="exclude")
+    failed = len(ended) - len(finished)
+    mean = stats.mean_interval(finished[metric], failed="exclude")
     share_only = threshold is not None and mean.low is not None
+    kind = "share" if share_only else "undefined" if len(finished) and mean.n == 0 else mean.kind
     solved = stats.Estimate(None, None, None, 0, 0, "empty")
     if threshold is not None:
-        solved = stats.share_interval(int((ended["return"] >= threshold).sum()), len(ended), failed=mean.failed)
+        solved = stats.share_interval(int((ended["return"] >= threshold).sum()), len(ended), failed=failed)
     return {
         "n": len(ended),
-        "failed": len(ended) - len(finished),
+        "failed": failed,
         "unfinished": len(runs) - len(ended),
         "mean": mean.value,
         "low": None if share_only else mean.low,
         "high": None if share_only else mean.high,
-        "interval": "share" if share_only else mean.kind,
+        "interval": kind,
         "median": finished[metric].median(),
         "solved": solved.value,
         "solved_low": solved.low,
@@ -122,7 +124,8 @@ def _footnote(frame: pd.DataFrame) -> list[str]:
         "n is 1 for an agent that learns nothing (no updates): its seeds repeat one evaluation.",
         "config: budget, hyper-parameters and settings; rows that differ in it are never combined.",
         "interval: t = Student's t over seeds; degenerate = all seeds equal and single = one seed: no interval;",
-        "  share = the mean has none (t fails for seeds that are solved or not), read the one of the solved share.",
+        "  share = the mean has none (t fails for seeds that are solved or not), read the one of the solved share;",
+        "  empty = no seed finished; undefined = the task has no such metric.",
         "All intervals are over seeds, given the evaluation rollouts, which are the same for all agents and seeds.",
         *(line for sentence in early for line in textwrap.wrap(sentence, 118)),
         *(

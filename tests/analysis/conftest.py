@@ -28,8 +28,12 @@ def write_run(
     protocol: str = "abcd1234",
     config: str = "",
     updates: int = 10,
+    success: float | None = 1.0,
 ) -> None:
-    """One run whose final return is `score`; NaN is a failed run. `best` is the return of an evaluation before."""
+    """One run whose final return is `score`; NaN is a failed run. `best` is the return of an evaluation before.
+
+    The success of an evaluation is `success` times its return, and undefined if that is None.
+    """
     status = status or ("failed" if math.isnan(score) else "finished")
     keys = {
         "run_id": schema.run_id(tier, task, agent, seed),
@@ -57,7 +61,6 @@ def write_run(
         evaluations += [(score, True)] if status == "finished" and not math.isnan(score) else []
         for number, (value, final) in enumerate(evaluations):
             quartiles = dict.fromkeys(["return_mean", "return_median", "return_q1", "return_q3"], value)
-            success = max(0.0, value)
             writer.append(
                 schema.Curve(
                     **keys,
@@ -68,7 +71,7 @@ def write_run(
                     env_steps=500 * (number + 1),
                     updates=number,
                     wall_s=1.0,
-                    success_mean=success,
+                    success_mean=None if success is None else success * max(0.0, value),
                     rollouts=100,
                 )
             )

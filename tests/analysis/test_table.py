@@ -129,6 +129,14 @@ def test_success_is_another_metric(write_tmaze):
         summary(metric="reward")
 
 
+def test_a_metric_that_a_task_lacks_is_no_failed_run(write_tmaze, write_run):
+    root = write_tmaze({(10, "amago"): [1.0, 0.5, NAN]}, success=None)
+    row = summary(root, "laptop", metric="success").iloc[0]
+    assert (row["n"], row["failed"], row["interval"]) == (3, 1, "undefined") and math.isnan(row["mean"])
+    assert row["solved"] == pytest.approx(1 / 3)  # by the return, whatever the metric
+    assert "undefined" in render(summary(root, metric="success"), metric="success").splitlines()[1]
+
+
 def test_csv_gives_the_numbers_back(write_tmaze):
     frame = summary(write_tmaze({(10, "amago"): [0.1, 0.2, 0.7], (30, "amago"): [1.0]}), "laptop", TMAZE)
     text = render(frame, "csv")
