@@ -54,12 +54,17 @@ def agent_style(agent: str) -> AgentStyle:
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Matplotlib's settings inside the block; the caller's own are untouched."""
+    """Matplotlib's defaults with the settings of our figures, inside the block.
+
+    The settings of the caller, or of a `matplotlibrc`, neither change a figure nor are changed.
+    """
     settings: dict[Any, Any] = {
         "figure.dpi": 100, "savefig.dpi": 200, "font.size": 10, "axes.titlesize": 12, "axes.labelsize": 10.5,
         "legend.fontsize": 8.5, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
         "axes.grid.axis": "y", "grid.color": "#e4e4e4", "axes.axisbelow": True, "lines.linewidth": 1.8,
         "pdf.fonttype": 42, "legend.frameon": False,
     }  # fmt: skip
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(settings)
         yield

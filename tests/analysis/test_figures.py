@@ -4,6 +4,7 @@ import math
 from importlib import import_module
 from pathlib import Path
 
+import matplotlib
 import nbformat
 import numpy as np
 import pandas as pd
@@ -108,6 +109,15 @@ def test_files_are_the_same_bytes_for_the_same_tables(write_tmaze):
     assert [path.read_bytes() for path in FIGURES["passive-tmaze"].write("laptop", root)] == first
     assert first[0].startswith(b"\x89PNG") and first[1].startswith(b"%PDF")
     assert paths[3].read_text() == caption(load("laptop", root)) + "\n"
+
+
+def test_settings_of_matplotlib_from_elsewhere_change_no_figure(write_tmaze):
+    root = write_tmaze(LAPTOP)
+    first = [path.read_bytes() for path in FIGURES["passive-tmaze"].write("laptop", root)]
+    theirs = {"text.usetex": True, "font.family": "no such font", "lines.linestyle": ":", "savefig.transparent": True}
+    with matplotlib.rc_context(theirs):  # as a matplotlibrc in the present folder would set them
+        assert [path.read_bytes() for path in FIGURES["passive-tmaze"].write("laptop", root)] == first
+        assert matplotlib.rcParams["lines.linestyle"] == ":"
 
 
 def test_the_data_are_the_rows_of_the_table_that_are_shown(write_tmaze, write_run):
