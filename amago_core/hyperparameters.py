@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
@@ -82,6 +83,27 @@ def replaced(record: Record, settings: Mapping[str, Any]) -> Record:
             raise ValueError(f"it has no setting '{name}'; {_hint(name, fields)}")
         values[name] = _parse(name, value, hints[name]) if isinstance(value, str) else value
     return dataclasses.replace(record, **values)
+
+
+def as_text(record: type[DataclassInstance], name: str, text: str) -> str:
+    """The one way to write the value that `text` stands for: `0.0003` and `3E-4` are both `3e-4`.
+
+    A text that the field cannot hold, or of a name that is no field, is returned as it is; `replaced` refuses it.
+    """
+    try:
+        return _written(_parse(name, text, _hints(record)[name]))
+    except (KeyError, ValueError):
+        return text
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(map(_written, value)) or "+"
+    if isinstance(value, float) and math.isfinite(value):
+        small = 0 < abs(value) < 1e-2
+        text = f"{Decimal(repr(value)):e}".replace("e+", "e") if small or "e" in repr(value) else repr(value)
+        return text.removesuffix(".0")
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 _hints = cache(typing.get_type_hints)  # slow, and a sweep reads the settings of every run

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from amago_core.hyperparameters import replaced
+from amago_core.hyperparameters import as_text, replaced
 from amago_core.names import did_you_mean
 from benchmarks.agents.protocol import Agent, AgentSpec, ContractError
 from benchmarks.imports import load_object
@@ -82,6 +82,18 @@ def _split(text: str) -> list[str]:
 def agent_id(base: str, settings: Mapping[str, str]) -> str:
     """The id under which an agent with changed settings is stored; the order of the settings does not matter."""
     return f"{base}@{','.join(f'{key}={settings[key]}' for key in sorted(settings))}" if settings else base
+
+
+def canonical(base: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings with each value written in one way, so that `lr=3e-4` and `lr=0.0003` are one agent.
+
+    The texts of an agent that does not declare its settings are its own. Raises UserError as `hyperparameters`.
+    """
+    if not settings or base in SIMPLE:
+        return dict(settings)
+    check_agent(base)
+    record = hyperparameters(base, None, "smoke", {})
+    return {name: as_text(type(record), name, text) for name, text in settings.items()} if record else dict(settings)
 
 
 def check_agent(base: str) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.agents import canonical
 from benchmarks.task import Budget
 from results.errors import UserError
 
@@ -20,6 +21,12 @@ OVERRIDES = {"steps": "env_steps", "num_envs": "num_envs", "evaluations": "evalu
 def agent_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings that are the agent's."""
     return {name: value for name, value in settings.items() if name not in OVERRIDES}
+
+
+def canonical_settings(base: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """All settings of a run, each value written in one way; raises UserError as `agents.canonical`."""
+    own = canonical(base, agent_settings(settings))
+    return {name: own.get(name) or str(_number(name, value)) for name, value in settings.items()}
 
 
 def with_overrides(budget: Budget, settings: Mapping[str, str]) -> Budget:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.agents import agent_id, parse_agent
+from benchmarks.runs.budget import canonical_settings
 from results.errors import UserError
 from results.schema import run_id
 from results.store import run_folder
@@ -30,8 +31,8 @@ class Job:
 
     `agent` is a full id, settings (and with them the device) included: `amago`, `amago@device=cuda,lr=3e-4`,
     `my_module:MyAgent`. Task, agent, tier, seed and threads decide the numbers and are the run's identity; `trackers`
-    only watch. `replace` discards what the run's folder holds; otherwise a stopped run is resumed. Raises UserError for
-    an agent's settings that are not of the form key=value.
+    only watch. `replace` discards what the run's folder holds; otherwise a stopped run is resumed. Settings are
+    named by their values: `lr=0.0003` is `lr=3e-4`. Raises UserError for settings that are not of the form key=value.
     """
 
     task: str
@@ -43,7 +44,8 @@ class Job:
     replace: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "agent", agent_id(*parse_agent(self.agent)))  # one name for one agent
+        base, settings = parse_agent(self.agent)
+        object.__setattr__(self, "agent", agent_id(base, canonical_settings(base, settings)))  # one agent, one name
 
     @property
     def run_id(self) -> str:

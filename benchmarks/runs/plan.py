@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv
 from benchmarks.agents import agent_id, check_agent, configuration, parse_agent
 from benchmarks.agents.protocol import AgentSpec
 from benchmarks.gate.evaluate import FINAL_ROLLOUTS, SLOTS
-from benchmarks.runs.budget import agent_settings, with_overrides
+from benchmarks.runs.budget import agent_settings, canonical_settings, with_overrides
 from benchmarks.task import Budget, Task
 from results.errors import UserError
 from results.protocols import protocol_id
@@ -131,7 +131,8 @@ def plan(
         raise UserError(f"seed {seed} is negative; seeds are 0, 1, 2, ...")
     base, own = parse_agent(agent)
     check_agent(base)
-    planned = Plan(task, base, {**own, **(settings or {})}, tier, seed, threads, root or results_root())
+    changed = canonical_settings(base, {**own, **(settings or {})})
+    planned = Plan(task, base, changed, tier, seed, threads, root or results_root())
     _ = planned.budget, planned.config  # report a wrong setting before anything is written
     return planned
 

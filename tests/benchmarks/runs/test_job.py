@@ -11,9 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import api
+from benchmarks.agents import parse_grid
 from benchmarks.places.cores import process_environment
 from benchmarks.places.executor import outcome
+from benchmarks.runs.grid import grid
 from benchmarks.runs.job import Job, command, main
+from benchmarks.runs.plan import plan
 from reproduce.cli import cli
 from results.errors import UserError
 from results.store import read_table
@@ -45,6 +48,26 @@ def test_one_agent_has_one_name():
     assert Job(TASK, "amago@width=64,lr=1,discounts=(0.9,0.97)").agent == "amago@discounts=0.9+0.97,lr=1,width=64"
     with pytest.raises(UserError, match="key=value"):
         Job(TASK, "amago@lr")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "name"),
+    [
+        ("lr=3e-4", "lr=0.0003", "lr=3e-4"),
+        ("lr=1", "lr=1.0", "lr=1"),
+        ("width=064", "width=64", "width=64"),
+        ("discounts=.90+0.97", "discounts=(0.9,9.7e-1)", "discounts=0.9+0.97"),
+        ("head_scaling=1", "head_scaling=True", "head_scaling=true"),
+        ("steps=0500", "steps=500", "steps=500"),
+    ],
+)
+def test_one_setting_has_one_name(one, other, name, tmp_path):
+    for agent in (f"amago@{one}", f"amago@{other}"):
+        assert Job(TASK, agent).agent == f"amago@{name}"
+        planned = plan(TASK, agent, root=tmp_path)
+        assert (planned.agent, planned.config["settings"]) == (f"amago@{name}", dict([name.split("=")]))
+    (swept,) = grid([TASK], ["amago"], seeds=1, settings=parse_grid([one, other]))
+    assert swept.agent == f"amago@{name}"
 
 
 def test_every_door_is_the_same(tmp_path, monkeypatch):
