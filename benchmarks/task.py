@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gymnasium.vector import VectorEnv
 
+from benchmarks.gate.slots import TOLD
 from benchmarks.gate.vector_step import VectorStep
 from results.errors import UserError
 from results.schema import TIERS
@@ -67,6 +68,7 @@ class Task:
     time_scale: int | None = None  # divides the time input; None: the horizon
     success: Success = "any_step"  # where the environment reports any
     sample_actions: bool = True  # whether evaluation samples the policy or takes its mode
+    infos: tuple[str, ...] = TOLD  # those that keep to the benchmark's meaning; of the others only success is read
     instances: int | None = None  # countable hidden instances, balanced through options["instance"]
     splits: tuple[str, ...] = ("same",)  # of the hidden instances; ("train", "test"): their instances are disjoint
     packages: tuple[str, ...] = ("gymnasium",)  # distributions whose versions matter to the scores

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from operator import ne
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
@@ -16,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from amago_core.seeding import child
 from benchmarks.agents.protocol import ContractError
 from benchmarks.gate.rollout_log import RolloutLog
-from benchmarks.gate.slots import SlotFault
+from benchmarks.gate.slots import SUCCESS, SlotFault
 from results.errors import UserError
 
 if TYPE_CHECKING:
@@ -61,7 +60,9 @@ class HarnessEnv(VectorWrapper):
     - `env_steps` counts the steps of all slots. For each slot, int64 [B], `t` is the step, `rollouts` the number of
       rollouts begun, and `seeds` the seed of the current rollout; `instance`, text [B], names its hidden instance
       (empty: not told), see `instance_name`; `needs_reset`, bool [B], marks the slots that are done.
-    - Rewards are float32 [B], flags bool [B], `infos["inner_reset"]` and `infos["inner_truncated"]` (that inner episode
+    - Rewards are float32 [B], flags bool [B] (False, True, 0 or 1 of any type; anything else is a fault). `infos`
+      are read as the task declares them, and an info that a slot does not tell is unknown; `infos["success"]`, if
+      present, is False in such a slot. `infos["inner_reset"]` and `infos["inner_truncated"]` (that inner episode
       was cut off by its time limit) are always present, observations are fresh contiguous arrays of the declared dtype.
     - In training, `state` is the state of all slots, and `restore` brings a fresh environment into it; `ended` takes
       the returns and lengths of the rollouts that have ended since the last call.
@@ -104,6 +105,8 @@ class HarnessEnv(VectorWrapper):
             raise ContractError(
                 f"task {self.task.id}: reset() got the option {min(unknown)!r}; it takes only reset_mask and instance"
             )
+        if "instance" in options and np.asarray(options["instance"]).dtype.kind not in "iu":
+            self._blame(f"asked reset() for the instances {options['instance']}, which are not whole numbers", None)
         slots = np.flatnonzero(mask)
         self._begin_rollouts(slots)
         seeds: list[int | None] = [None] * self.num_envs
@@ -111,12 +114,11 @@ class HarnessEnv(VectorWrapper):
             seeds[slot] = value
         with self._naming():
             observation, infos = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
-        if "instance" in infos:
-            told = _as_list(infos["instance"])
-            for slot in slots.tolist():
-                self._told[slot] = told[slot]
-                self.instance[slot] = self._name(slot)
-            self._check_instance(slots, options.get("instance"))
+        told = self._column(infos, "instance") if self._is_told(infos, "instance") else [None] * self.num_envs
+        for slot in slots.tolist():
+            self._told[slot] = told[slot]
+            self.instance[slot] = self._name(slot)
+        self._check_instance(slots, options.get("instance"))
         observation = self._observation(self.observation_space, observation)
         if self._log is not None:
             self._log.begin(slots, options.get("instance"), observation)
@@ -294,24 +296,59 @@ class HarnessEnv(VectorWrapper):
         return self._array(array.reshape(self.num_envs), (self.num_envs,), np.dtype(np.float32), "the reward")
 
     def _flags(self, flags: Any, name: str) -> np.ndarray:
-        array = np.asarray(flags, bool)
+        array = np.asarray(flags)
         if array.shape != (self.num_envs,):
             self._fault(f"{name} has shape {array.shape} instead of ({self.num_envs},)")
-        return array
+        if array.dtype == bool:
+            return array
+        for slot, value in enumerate(array.tolist()):
+            if not _is_number(value) or value not in (0, 1):
+                self._fault(f"{name} is {value!r}, which is neither 0 nor 1", slot)
+        return array.astype(bool)
 
     def _infos(self, infos: dict[str, Any]) -> dict[str, Any]:
-        infos = dict(infos)
-        if "success" in infos:
-            infos["success"] = self._flags(infos["success"], 'infos["success"]')
+        read = {name: value for name, value in infos.items() if name not in SUCCESS}
+        for name in SUCCESS:
+            if name in infos and (success := self._known(infos, name)) is not None:
+                read["success"] = success
+                break
         for name in INNER:
-            flags = infos.get(name)
-            infos[name] = self._none if flags is None else self._flags(flags, f"infos[{name!r}]")
-        if "instance" in infos and (told := _as_list(infos["instance"])) != self._told:
-            slot, old, new = next((i, *both) for i, both in enumerate(zip(self._told, told, strict=True)) if ne(*both))
-            self._fault(f"the hidden instance changed inside a rollout, from {old} to {new}", slot)
-        return infos
+            known = self._known(infos, name) if self._is_told(infos, name) else None
+            read[name] = self._none if known is None else known
+        if self._is_told(infos, "instance") and (told := self._column(infos, "instance")) != self._told:
+            for slot, (old, new) in enumerate(zip(self._told, told, strict=True)):
+                if old is not None and new is not None and old != new:
+                    self._fault(f"the hidden instance changed inside a rollout, from {old} to {new}", slot)
+        return read
+
+    def _is_told(self, infos: dict[str, Any], name: str) -> bool:
+        return infos.get(name) is not None and name in self.task.infos
+
+    def _known(self, infos: dict[str, Any], name: str) -> np.ndarray | None:
+        """The flags of an info, bool [B], False in a slot that does not tell it; None if no slot does."""
+        flags, label = infos[name], f"infos[{name!r}]"
+        if isinstance(flags, np.ndarray) and flags.dtype == bool and f"_{name}" not in infos:
+            return self._flags(flags, label)
+        values = self._column(infos, name)
+        if name not in self.task.infos:  # None or a text is no success and no failure
+            values = [value if _is_number(value) else None for value in values]
+        if all(value is None for value in values):
+            return None
+        known = [False if value is None else value for value in values]
+        return self._flags(np.fromiter(known, object, len(known)), label)
+
+    def _column(self, infos: dict[str, Any], name: str) -> list[Any]:
+        """What each slot tells; None: nothing. Gymnasium's vector environments mark who does in `_name`."""
+        values = infos[name]
+        values = [values] * self.num_envs if values is None else _as_list(values)
+        if len(values) != self.num_envs:
+            self._fault(f"infos[{name!r}] has {len(values)} values instead of {self.num_envs}")
+        told = infos.get(f"_{name}")
+        return values if told is None else [value if t else None for value, t in zip(values, told, strict=True)]
 
     def _name(self, slot: int) -> str:
+        if self._told[slot] is None:
+            return ""
         try:
             return instance_name(self._told[slot])
         except (TypeError, ValueError) as error:
@@ -321,7 +358,7 @@ class HarnessEnv(VectorWrapper):
         if wanted is None:
             return
         for slot in slots.tolist():
-            if self.instance[slot] != str(wanted[slot]):
+            if self.instance[slot] not in ("", str(wanted[slot])):
                 self._fault(f"asked for instance {wanted[slot]}, the environment took {self.instance[slot]}", slot)
 
     @contextlib.contextmanager
@@ -349,6 +386,10 @@ def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | None:
     if isinstance(space, spaces.Box):  # a batch of Box, MultiDiscrete or MultiBinary
         return space.low, space.high
     return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | np.bool_ | np.number)
 
 
 def _as_list(values: Any) -> list[Any]:

@@ -12,12 +12,9 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 
-TOLD = (
-    "success",
-    "inner_reset",
-    "inner_truncated",
-    "instance",
-)  # the infos that the harness reads; all others are dropped
+SUCCESS = ("success", "is_success")  # the infos that count as success; where both are told, the first
+#: The infos that the harness reads; all others are dropped.
+TOLD = (*SUCCESS, "inner_reset", "inner_truncated", "instance")
 
 MakeEnv = Callable[[], gymnasium.Env]
 

@@ -106,8 +106,8 @@ class SlotsEnv(VectorEnv):
         return (
             stack(self.single_observation_space, self._current),
             batch(rewards, (), "the reward"),
-            batch(terminated, (), "terminated").astype(bool),
-            batch(truncated, (), "truncated").astype(bool),
+            batch(terminated, (), "terminated"),
+            batch(truncated, (), "truncated"),
             self._infos(dict(enumerate(infos))),
         )
 
@@ -127,15 +127,15 @@ class SlotsEnv(VectorEnv):
         return answers
 
     def _infos(self, infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
-        """One array [B] for each info that any slot returned; False, or instance None, for slots that did not."""
-        rows = [infos.get(slot, {}) for slot in range(self.num_envs)]
+        """One array [B] for each info that any slot returned, of objects unless all are bool; None: not told."""
         told: dict[str, Any] = {}
         for name in TOLD:
             if any(name in info for info in infos.values()):
-                if name == "instance":  # any record
-                    told[name] = np.fromiter((row.get(name) for row in rows), object, self.num_envs)
-                else:
-                    told[name] = batch([row.get(name, False) for row in rows], (), f"infos[{name!r}]")
+                values = [infos.get(slot, {}).get(name) for slot in range(self.num_envs)]
+                if name != "instance":  # a flag of shape (1,) can mean only one thing
+                    values = [v.item() if isinstance(v, np.ndarray) and v.size == 1 else v for v in values]
+                kind = bool if all(isinstance(value, bool | np.bool_) for value in values) else object
+                told[name] = np.fromiter(values, kind, self.num_envs)
         return told
 
     def close_extras(self, **kwargs: Any) -> None:

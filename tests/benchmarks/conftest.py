@@ -48,7 +48,7 @@ class Answering(VectorEnv):
     def reset(self, *, seed=None, options=None):
         self.t = 0
         observation, *_, infos = self.answer(0)
-        return observation, {key: value for key, value in infos.items() if key == "instance"}
+        return observation, {key: value for key, value in infos.items() if key in ("instance", "_instance")}
 
     def step(self, actions):
         self.t += 1

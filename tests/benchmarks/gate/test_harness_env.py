@@ -273,6 +273,63 @@ def test_a_wrong_shape_or_dtype_is_named(toys, what, value, says):
         env.step(noop(env))
 
 
+@pytest.mark.parametrize("bad", [np.nan, 0.3, 2, -1])
+@pytest.mark.parametrize("what", ["terminated", "truncated", "success", "is_success", "inner_reset", "inner_truncated"])
+def test_a_truth_value_is_0_or_1(toys, what, bad):
+    def run(values):
+        changes = {what: values} if what.endswith("ated") and what[0] == "t" else {"infos": {what: values}}
+        env = answers(toys, **changes)
+        return env, env.step(noop(env))
+
+    for good in ([0, 1, 0], [0.0, 1.0, 0.0], [False, True, False]):
+        _, (*_, terminated, truncated, infos) = run(np.array(good))
+        got = {"terminated": terminated, "truncated": truncated, **infos}[what.removeprefix("is_")]
+        assert got.dtype == bool
+        assert_array_equal(got, [False, True, False])
+    with pytest.raises(EnvironmentFault, match=rf"test/toy/a, slot 1, seed \d+, step 1: .*{what}.*neither 0 nor 1"):
+        run(np.array([0, bad, 0]))
+
+
+def test_an_info_that_is_absent_is_unknown(toys):
+    """Gymnasium's vector environments fill the slots that tell nothing with zeros."""
+    told = np.array([True, True, False])
+
+    def answer(t):
+        who = told if t != 1 else ~told
+        infos = {"instance": np.where(who, [4, 5, 6], 0), "success": np.where(who, 1, 7)}
+        return GOOD, NO, NO, NO, infos | {"_instance": who, "_success": who}
+
+    env = HarnessEnv(toys.answering(3, BOX, answer), toys.task(lambda n: None), ROOT, "train")
+    env.reset(options={"instance": np.array([4, 5, 9])})
+    assert env.instance.tolist() == ["4", "5", ""]
+    assert_array_equal(env.step(noop(env))[4]["success"], ~told)
+    assert_array_equal(env.step(noop(env))[4]["success"], told)
+
+
+def test_infos_without_a_declared_meaning_belong_to_their_environment(toys):
+    def step(success, **changes):
+        infos = {"instance": ["berlin52", object(), 2.5], "inner_reset": ["no"] * 3, "success": success}
+        raw = toys.answering(3, BOX, lambda t: (GOOD, NO, NO, NO, infos))
+        env = HarnessEnv(raw, toys.task(lambda n: None, **changes), ROOT, "train")
+        env.reset()
+        assert env.instance.tolist() == ["", "", ""]
+        return env.step(noop(env))[4]
+
+    assert "success" not in step([None, "False", "yes"], infos=())
+    assert_array_equal(step([None, 1, "yes"], infos=())["success"], [False, True, False])
+    assert not step(NO, infos=())["inner_reset"].any()
+    with pytest.raises(EnvironmentFault, match=r"slot 1.*success.*0\.3"):
+        step([0, 0.3, 0], infos=())
+    with pytest.raises(EnvironmentFault, match=r"slot 1.*success.*'False'"):
+        step([0, "False", 0], infos=("success",))
+
+
+def test_an_instance_that_is_no_whole_number_is_refused(toys):
+    env = answers(toys)
+    with pytest.raises(ContractError, match=r"2\.5.*not whole numbers"):
+        env.reset(options={"instance": np.array([0, 2.5, 1])})
+
+
 def test_integers_that_do_not_fit_are_no_silent_overflow(toys):
     space = spaces.Box(0, 255, (2,), np.uint8)
     env = answers(toys, observation=np.array([[0, 255], [0, 0], [0, 0]]), space=space)
