@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from amago_core.seeding import child
 from benchmarks.agents.protocol import ContractError
 from benchmarks.gate.rollout_log import RolloutLog
-from benchmarks.gate.slots import SUCCESS, SlotFault
+from benchmarks.gate.slots import SUCCESS, SlotFault, own
 from results.errors import UserError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class HarnessEnv(VectorWrapper):
         self.t += 1
         self.env_steps += self.num_envs
         with self._naming():
-            observation, reward, terminated, truncated, infos = self.env.step(actions)
+            observation, reward, terminated, truncated, infos = self.env.step(own(actions))  # it may change them
         terminated = self._flags(terminated, "terminated")
         truncated = (self._flags(truncated, "truncated") | (self.t >= self.task.horizon)) & ~terminated
         self.needs_reset = terminated | truncated

@@ -87,9 +87,16 @@ class Slots:
 
 
 def own(value: Any) -> Any:
-    """The value with its arrays copied: an environment, or all of a class, may reuse one buffer."""
+    """The value with its arrays copied, and tensors as arrays: an environment, or all of a class, may reuse one buffer.
+
+    A tensor sent to another process would refer to memory that goes with its sender.
+    """
     if isinstance(value, np.ndarray):
         return value.copy()
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value).copy()
+    if isinstance(value, list):
+        return list(map(own, value))
     if isinstance(value, Mapping):
         return {key: own(part) for key, part in value.items()}
     return tuple(map(own, value)) if isinstance(value, tuple) else value

@@ -240,6 +240,22 @@ def test_dictionaries_keep_their_structure(toys):
         env.step(noop(env))
 
 
+def test_an_environment_that_changes_the_action_changes_neither_the_log_nor_the_agents_array(toys):
+    def answer(t):
+        if t:
+            raw.actions *= -1
+        return GOOD, NO, NO, NO, {}
+
+    raw = toys.answering(3, BOX, answer, BOX)
+    env = HarnessEnv(raw, toys.task(lambda n: None), ROOT, "train")
+    env.reset()
+    actions = np.full((3, 2), 0.5, np.float32)
+    env.step(actions)
+    assert_array_equal(raw.actions, -actions)
+    assert (actions == 0.5).all()
+    assert (env.state()["actions"] == 0.5).all()
+
+
 # --- faults of the environment ---
 
 

@@ -12,6 +12,7 @@ import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.testing import assert_array_equal
@@ -127,6 +128,34 @@ def test_any_number_of_workers_gives_what_gymnasium_gives():
     ours = [play(SlotsEnv(CARTPOLE, 5, number, 30), actions) for number in NUMBERS]
     assert any(isinstance(x, np.ndarray) and x.dtype == bool and x.any() for x in theirs)  # rollouts ended
     assert all(equal(one, theirs) for one in ours)
+
+
+class Tensors(gymnasium.Env):
+    """Answers with tensors, of which one has a gradient."""
+
+    observation_space = spaces.Dict(a=spaces.Box(-9, 9, (2,), np.float32), b=spaces.Box(-9, 9, (2,), np.float32))
+    action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        return self._observation(seed), {"instance": [1, {"a": 2}]}
+
+    def _observation(self, value):
+        grown = torch.full((2,), float(value), requires_grad=True) * 2
+        return {"a": grown, "b": [torch.tensor(1.0), torch.tensor(value)]}
+
+    def step(self, action):
+        end = torch.tensor(False)
+        return self._observation(action[0]), torch.tensor([0.5]), end, end, {"success": torch.tensor(True)}
+
+
+def test_tensors_are_arrays_with_and_without_workers():
+    def actions(t):
+        return np.random.default_rng(t).random((2, 2), np.float32)
+
+    here, *others = (play(SlotsEnv(Tensors, 2, number, 30), actions, 3) for number in NUMBERS)
+    assert all(equal(here, other) for other in others)
+    assert here[0][0]["a"].tolist() == [[0, 0], [6, 6]]
+    assert here[1][1].tolist() == [0.5, 0.5]
 
 
 def test_observations_of_any_kind_have_one_layout():
