@@ -217,7 +217,7 @@ class Comparison(Rule):
         assert tests is not None
         above, below = tests
         level = 1 - self.confidence + ROUNDING
-        said = f"difference {above.difference:.2f}, p = {above.p:.3g}"
+        said = f"difference {above.difference:z.2f}, p = {above.p:.3g}"
         if above.p <= level and above.difference >= self.threshold:
             return Finding("supported", said)
         if below.p <= level:
@@ -255,8 +255,8 @@ class Mean(Rule):
         scores = stats.Scores.of({part.task: part.scores for part in parts}, failed="error")
         mean = stats.stratified_mean(scores, confidence=2 * self.confidence - 1)
         if mean.low is None or mean.high is None:
-            return Finding("inconclusive", f"mean {mean.value:.3f} without an interval: equal seeds")
-        said = f"mean {mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}], n = {mean.n}"
+            return Finding("inconclusive", f"mean {mean.value:z.3f} without an interval: equal seeds")
+        said = f"mean {mean.value:z.3f} [{mean.low:z.3f}, {mean.high:z.3f}], n = {mean.n}"
         if mean.low >= self.threshold:
             return Finding("supported", said)
         return Finding("contradicted" if mean.high < self.threshold else "inconclusive", said)

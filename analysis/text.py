@@ -1,4 +1,7 @@
-"""Tables as text for a terminal or as Markdown, and numbers in their cells; `-` is a missing number."""
+"""Tables as text for a terminal or as Markdown, and numbers in their cells; `-` is a missing number.
+
+The `z` in a format makes a -0.000 a 0.000. A mean and its bounds have the same digits, so that it never lies outside.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ def empty(value: float | None) -> bool:
 
 
 def number(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:.3f}"
+    return "-" if value is None or math.isnan(value) else f"{value:z.3f}"
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
-    return number(value) if empty(low) else f"{value:.3f} [{low:.2f}, {high:.2f}]"
+    return number(value) if empty(low) else f"{value:z.3f} [{low:z.3f}, {high:z.3f}]"
 
 
 def duration(seconds: float | None) -> str:

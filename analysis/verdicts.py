@@ -171,7 +171,7 @@ def _lines(verdict: Verdict) -> list[str]:
 
 def _evidence(part: Part) -> str:
     estimate = part.mean
-    mean = "none" if estimate.value is None else f"{estimate.value:.3f}"
+    mean = "none" if estimate.value is None else f"{estimate.value:z.3f}"
     # For solved-or-not seeds a t interval would be wrong, so only the exact interval of their share is shown.
     bounds = "" if part.share else _bounds(estimate)
     text = f"{part.setting}, {part.agent}: mean {mean}{bounds}, n = {part.n}"
@@ -188,4 +188,4 @@ def _evidence(part: Part) -> str:
 def _bounds(estimate: stats.Estimate) -> str:
     if estimate.low is None:
         return f" ({estimate.kind}: no interval)" if estimate.kind != "empty" else ""
-    return f" [{estimate.low:.2f}, {estimate.high:.2f}] {estimate.confidence:.0%} {estimate.kind}"
+    return f" [{estimate.low:z.3f}, {estimate.high:z.3f}] {estimate.confidence:.0%} {estimate.kind}"

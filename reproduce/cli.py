@@ -21,7 +21,19 @@ USAGE = 2
 _said: set[str] = set()  # notes already shown
 
 
+def _version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    if asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            click.echo(f"amago-bench {version('amago-bench')}")
+        except PackageNotFoundError:
+            click.echo("amago-bench, from a checkout that is not installed")
+        ctx.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def cli() -> None:
     """A benchmark and reproduction suite for AMAGO, the in-context reinforcement learning agent.
 

@@ -61,11 +61,18 @@ agents = click.option(
     help="Agent id, such as amago, amago@lr=3e-4 or my_module:MyAgent; may be given several times.",
 )  # fmt: skip
 
-results = click.option(
-    "--results", "root", type=click.Path(path_type=Path, file_okay=False), default=None,
-    help="Your runs and figures; the committed reference is read beside them.  "
-    "[default: $AMAGO_BENCH_RESULTS, or results/ of the checkout or else of this folder]",
-)  # fmt: skip
+
+def _results(exists: bool) -> Callable[[Any], Any]:
+    return click.option(
+        "--results", "root", type=click.Path(path_type=Path, file_okay=False, exists=exists), default=None,
+        help="Your runs and figures; the committed reference is read beside them.  "
+        "[default: $AMAGO_BENCH_RESULTS, or results/ of the checkout or else of this folder]",
+    )  # fmt: skip
+
+
+results = _results(exists=False)  # of a command that makes runs, and the folder with them
+read_results = _results(exists=True)  # of one that reads them: a folder that is not there is a slip
+
 
 replace = click.option("--replace", is_flag=True, help="Run again what was run with another configuration.")
 

@@ -31,4 +31,4 @@ def duration(seconds: float) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:z.4g}" if isinstance(value, float) else str(value)

@@ -71,7 +71,7 @@ def difference(runs: pd.DataFrame) -> str:
     first, second = (runs.loc[runs["agent"] == agent, "normalised"] for agent in AGENTS)
     if lacking := [a for a, seeds in zip(AGENTS, (first, second), strict=True) if seeds.empty]:
         return f"no runs of {' and '.join(lacking)}"
-    return f"{first.mean() - second.mean():+.2f}  (n = {len(first)}, {len(second)})"
+    return f"{first.mean() - second.mean():+z.2f}  (n = {len(first)}, {len(second)})"
 
 
 def caption(data: Data) -> str:

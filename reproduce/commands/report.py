@@ -35,7 +35,7 @@ class _Figure(click.ParamType):
 @options.tier(default=None)
 @click.option("--metric", type=options.Near(("return", "success")), default="return", show_default=True)
 @click.option("--format", "form", type=options.Near(("text", "csv", "markdown")), default="text", show_default=True)
-@options.results
+@options.read_results
 def table(
     pattern: str, agent_ids: tuple[str, ...], tier: str | None, metric: str, form: str, root: Path | None
 ) -> None:
@@ -98,7 +98,7 @@ def _near(name: str, known: Sequence[str]) -> str:
     "--claims", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None, metavar="FILE",
     help="Claims of your own, written as those of this project.  [default: its own]",
 )  # fmt: skip
-@options.results
+@options.read_results
 def verdicts(tier: str | None, claims: Path | None, root: Path | None) -> None:
     """Print what the runs say about each claim.
 
@@ -119,7 +119,7 @@ def verdicts(tier: str | None, claims: Path | None, root: Path | None) -> None:
 @click.command()
 @click.argument("name", type=_Figure(), metavar="FIGURE")
 @options.tier()
-@options.results
+@options.read_results
 def figure(name: str, tier: str, root: Path | None) -> None:
     """Draw a figure from the tables, as PNG and PDF, with its numbers as CSV and its caption as Markdown.
 
@@ -136,7 +136,7 @@ def figure(name: str, tier: str, root: Path | None) -> None:
 @click.command()
 @options.tier(default="laptop")
 @click.option("--replace", is_flag=True, help="Replace reference rows of runs that were made again.")
-@options.results
+@options.read_results
 def merge(tier: str, replace: bool, root: Path | None) -> None:
     """Merge finished runs into the reference tables of the results folder.
 

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from analysis import frames
+from analysis import frames, text
 from analysis.table import render, summary
 from results.errors import UserError
 
@@ -148,7 +148,7 @@ def test_csv_gives_the_numbers_back(write_tmaze):
 def test_text_and_markdown(write_tmaze):
     frame = summary(write_tmaze({(10, "amago"): [1.0] * 5}), "laptop", TMAZE)
     text, markdown = render(frame), render(frame, "markdown")
-    assert "1.000         degenerate  1.000   1.000 [0.48, 1.00]" in text
+    assert "1.000         degenerate  1.000   1.000 [0.478, 1.000]" in text
     assert "max in training" in text and "final return " in text and "(20 rollouts each)" in " ".join(text.split())
     assert ">= 0.95 (long_term_memory/tmaze/passive-10)" in text
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
@@ -156,6 +156,11 @@ def test_text_and_markdown(write_tmaze):
     assert render(frame.iloc[:0]) == "no runs match\n"
     with pytest.raises(UserError, match="unknown format 'html'"):
         render(frame, "html")
+
+
+def test_no_zero_has_a_sign_and_no_mean_is_outside_its_interval():
+    assert text.number(-1e-9) == "0.000" and text.interval(-1e-4, -2e-4, 2e-4) == "0.000 [0.000, 0.000]"
+    assert text.interval(0.994, 0.991, 0.997) == "0.994 [0.991, 0.997]"  # with two digits 0.994 is not in [0.99, 1.00]
 
 
 def test_agents_may_be_patterns(write_tmaze):

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,6 +49,12 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("AMAGO_BENCH_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_the_version():
+    assert re.fullmatch(
+        r"amago-bench(, from a checkout .*| \d+\.\d+\.\d+\S*)\n", CliRunner().invoke(cli, ["--version"]).output
+    )
 
 
 @pytest.mark.parametrize(

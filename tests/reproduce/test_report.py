@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reproduce.commands.report import figure, table
+from reproduce.commands.report import figure, merge, table, verdicts
 from results.schema import Run, run_id
 from results.store import TableWriter, run_folder
 
@@ -63,6 +63,16 @@ def test_aggregates_and_memory_spans_follow_the_table(root):
     assert heads == ["task", "over tasks", "memory span"]
     for other in (["--format", "csv"], ["--metric", "success"]):
         assert "over tasks" not in CliRunner().invoke(table, [*shared, *other]).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [[figure, "popgym", "--tier", "smoke"], [table], [verdicts], [merge]], ids=lambda a: a[0].name
+)
+def test_a_results_folder_that_is_not_there_is_an_error_and_is_not_made(tmp_path, arguments):
+    command, *rest = arguments
+    found = CliRunner().invoke(command, [*rest, "--results", str(tmp_path / "nosuch")])
+    assert found.exit_code == 2 and "nosuch' does not exist" in found.stderr and found.stdout == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_figure_is_told_with_its_caption(tmp_path):
