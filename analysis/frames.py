@@ -33,7 +33,11 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def scores(
-    root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
+    root: Path | None = None,
+    tier: str | None = None,
+    task: str = "*",
+    agents: Sequence[str] | None = None,
+    tuning: bool = False,
 ) -> pd.DataFrame:
     """One row per run, in the order task, agent, seed. `task` and `agents` are shell patterns.
 
@@ -41,16 +45,13 @@ def scores(
     `best_success` the largest means during training; all are NaN for a run that did not finish, and success is NaN if
     the task defines none. `state` is `finished`, `failed` (also: finished without a final evaluation) or `unfinished`
     (running or interrupted, so not yet a result). `config` is a digest of the run's budget, hyper-parameters and
-    settings: rows that differ in it belong to different agents, whatever the name. Tuning seeds are left out, and so
-    are the repeats of an agent that learns nothing: without updates each seed plays the same final evaluation. The
-    columns of `FACTS` are those of the table `tasks`, NaN where it does not know a run's task and protocol.
+    settings: rows that differ in it belong to different agents, whatever the name. Tuning seeds are left out, or
+    with `tuning` all others, and so are the repeats of an agent that learns nothing: without updates each seed plays
+    the same final evaluation. The columns of `FACTS` are those of the table `tasks`, NaN where it does not know a run's
+    task and protocol.
     """
     runs, curves = load("runs", root, tier), headline(load("curves", root, tier))
-    keep = [
-        fnmatchcase(each, task) and seed < FIRST_TUNING_SEED and any(fnmatchcase(agent, a) for a in agents or "*")
-        for each, agent, seed in zip(runs["task"], runs["agent"], runs["seed"], strict=True)
-    ]
-    runs = runs.loc[keep]  # not runs[keep]: of an empty list that takes no columns
+    runs = _chosen(runs, task, agents, tuning)
     columns = ["run_id", "task", "protocol", "agent", "tier", "seed", "updates", "env_steps", "wall_s"]
     frame = runs[columns].assign(config=runs["config"].map(_digest))
     frame["state"] = runs["status"].where(runs["status"].isin(["finished", "failed"]), "unfinished")
@@ -69,6 +70,23 @@ def scores(
         order, *(frame[key] for key in ("tier", "protocol", "agent", "config", "seed")), range(len(frame)), strict=True
     )
     return frame.iloc[[row[-1] for row in sorted(rows)]].reset_index(drop=True)
+
+
+def count_tuning(
+    root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
+) -> int:
+    """How many runs `scores` leaves out because they have tuning seeds."""
+    return len(_chosen(load("runs", root, tier), task, agents, tuning=True))
+
+
+def _chosen(runs: pd.DataFrame, task: str, agents: Sequence[str] | None, tuning: bool) -> pd.DataFrame:
+    keep = [
+        fnmatchcase(each, task)
+        and (seed >= FIRST_TUNING_SEED) == tuning
+        and any(fnmatchcase(agent, pattern) for pattern in agents or "*")
+        for each, agent, seed in zip(runs["task"], runs["agent"], runs["seed"], strict=True)
+    ]
+    return runs.loc[keep]  # not runs[keep]: of an empty list that takes no columns
 
 
 def solved_at(runs: pd.DataFrame) -> float | None:

@@ -34,14 +34,21 @@ class _Figure(click.ParamType):
 @click.option("--agent", "agent_ids", multiple=True, metavar="AGENT", help="Agent id or shell pattern; repeatable.")
 @options.tier(default=None)
 @click.option("--metric", type=options.Near(("return", "success")), default="return", show_default=True)
+@click.option("--tuning", is_flag=True, help="The seeds that chose settings, from 1000 on, instead of the results.")
 @click.option("--format", "form", type=options.Near(("text", "csv", "markdown")), default="text", show_default=True)
 @options.read_results
 def table(
-    pattern: str, agent_ids: tuple[str, ...], tier: str | None, metric: str, form: str, root: Path | None
+    pattern: str,
+    agent_ids: tuple[str, ...],
+    tier: str | None,
+    metric: str,
+    tuning: bool,
+    form: str,
+    root: Path | None,
 ) -> None:
     """Print the final results with n and intervals; then the aggregates over tasks and the memory span.
 
-    CSV has only the first part.
+    CSV and --tuning have only the first part.
 
     \b
     amago-bench table --task 'long_term_memory/tmaze/*' --tier laptop
@@ -50,7 +57,7 @@ def table(
     from analysis import aggregates, frames, memory_span
     from analysis.table import render, summarise
 
-    runs = frames.scores(root, tier, agents=agent_ids or None)
+    runs = frames.scores(root, tier, agents=agent_ids or None, tuning=tuning)
     chosen = runs.loc[[fnmatchcase(task, pattern) for task in runs["task"]]]
     frame = summarise(chosen, metric)
     unmatched = list(_unmatched(root, tier, pattern, agent_ids)) if _lacks(frame["agent"], agent_ids) else []
@@ -58,8 +65,11 @@ def table(
         click.echo(f"amago-bench: {line}", err=True)
     if unmatched and frame.empty:
         raise click.exceptions.Exit(1)
+    if not tuning and (left := frames.count_tuning(root, tier, pattern, agent_ids or None)):
+        said = f"seeds from {frames.FIRST_TUNING_SEED} on are for tuning; --tuning shows them"
+        click.echo(f"amago-bench: {left} run{'s' * (left > 1)} left out: {said}", err=True)
     click.echo(render(frame, form, metric), nl=False)
-    if form != "csv" and metric == "return":
+    if form != "csv" and metric == "return" and not tuning:
         over_tasks = aggregates.render(aggregates.over_tasks(chosen), form)
         spans = memory_span.render(memory_span.spans(runs, pattern), form)
         click.echo("".join(f"\n{part}" for part in (over_tasks, spans) if part), nl=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from analysis.frames import FIRST_TUNING_SEED
 from reproduce.commands.report import figure, merge, table, verdicts
 from results.schema import Run, run_id
 from results.store import TableWriter, run_folder
@@ -17,16 +18,20 @@ ZEROS = dict.fromkeys(
 TEXTS = dict.fromkeys(["message", "commit", "config", "device", "attention", "dtype", "torch", "python"], "")
 
 
+def write_failed_run(root: Path, agent: str, seed: int = 0) -> None:
+    run = Run(
+        **ZEROS, **TEXTS, run_id=run_id("laptop", TASK, agent, seed), protocol="abcd1234", task=TASK, agent=agent,
+        tier="laptop", seed=seed, status="failed", dirty=False, parameters=None, threads=1,
+        started="2025-01-01T00:00:00Z",
+    )  # fmt: skip
+    with TableWriter(run_folder(root, "laptop", TASK, agent, seed) / "runs.csv", "runs") as writer:
+        writer.append(run)
+
+
 @pytest.fixture
 def root(tmp_path: Path, without_reference: None) -> Path:
     for agent in ("amago", "random"):
-        run = Run(
-            **ZEROS, **TEXTS, run_id=run_id("laptop", TASK, agent, 0), protocol="abcd1234", task=TASK, agent=agent,
-            tier="laptop", seed=0, status="failed", dirty=False, parameters=None, threads=1,
-            started="2025-01-01T00:00:00Z",
-        )  # fmt: skip
-        with TableWriter(run_folder(tmp_path, "laptop", TASK, agent, 0) / "runs.csv", "runs") as writer:
-            writer.append(run)
+        write_failed_run(tmp_path, agent)
     return tmp_path
 
 
@@ -53,6 +58,17 @@ def test_what_matches_and_what_has_not_run_at_all_is_no_error(root):
     assert CliRunner().invoke(table, ["--results", str(root), "--agent", "amago"]).exit_code == 0
     shutil.rmtree(root / "runs")
     assert CliRunner().invoke(table, ["--results", str(root), "--agent", "amago"]).output == "no runs match\n"
+
+
+def test_tuning_seeds_are_left_out_with_a_word_and_shown_when_asked_for(tmp_path, without_reference):
+    write_failed_run(tmp_path, "amago", FIRST_TUNING_SEED)
+    shared = ["--results", str(tmp_path)]
+    without, asked = CliRunner().invoke(table, shared), CliRunner().invoke(table, [*shared, "--tuning"])
+    assert without.stdout == "no runs match\n"
+    assert "1 run left out: seeds from 1000 on are for tuning; --tuning shows them" in without.stderr
+    assert TASK in asked.stdout and asked.stderr == ""
+    write_failed_run(tmp_path, "amago")  # a result beside it
+    assert "1 run left out" in CliRunner().invoke(table, shared).stderr
 
 
 def test_aggregates_and_memory_spans_follow_the_table(root):
