@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from benchmarks.variables import DEBUG, refuse_unknown
 from reproduce.commands import bench, doctor, inspect, play, report, show
 from reproduce.commands.play import INTERRUPTED
 from reproduce.shadows import HOME, PACKAGES
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit: 0 done, 1 something failed, 2 an error that the user can correct, 130 interrupted."""
     warnings.showwarning = _note
     try:
+        refuse_unknown()
         code = cli.main(args=arguments, prog_name="amago-bench", standalone_mode=False)
     except click.Abort:
         _fail("stopped; the same command resumes it", INTERRUPTED)
@@ -92,7 +94,7 @@ def _is_ours(error: BaseException) -> bool:
 
 
 def _fail(message: str, code: int = USAGE) -> NoReturn:
-    if os.environ.get("AMAGO_BENCH_DEBUG") and sys.exc_info()[0]:
+    if os.environ.get(DEBUG) and sys.exc_info()[0]:
         import traceback
 
         traceback.print_exc()

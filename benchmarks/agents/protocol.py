@@ -37,8 +37,9 @@ class CannotResume(UserError):
 class AgentSpec:
     """Everything an agent is built from.
 
-    `settings` are the `--set key=value` of the command line: as text, or, for an agent from outside that declares
-    `Settings`, as an instance of that class.
+    `settings` are the `--set key=value` of the command line: a mapping of texts, or, for an agent from outside that
+    declares `Settings`, an instance of that class. One of the texts that the agent has not asked for by its first safe
+    point is refused.
     """
 
     task: Task

@@ -1,12 +1,14 @@
-"""AMAGO's hyper-parameters per task and tier: what all tasks share, and what the task's family sets."""
+"""Settings: those of AMAGO per task and tier, and the texts that an agent of one's own is given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from amago_core.names import did_you_mean
 from benchmarks.places.cores import fast_dtype
 from benchmarks.task import Task
+from results.errors import UserError
 
 Settings = Mapping[str, Any]
 
@@ -42,3 +44,32 @@ SMALL: Settings = {
     "replay_tokens": 1_000_000,
     "device": "cpu",
 }
+
+
+class Given(Mapping[str, str]):
+    """The settings of the command line as an agent gets them; remembers which ones it has asked for."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+        self._asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self._asked.add(name)
+        return self._settings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._asked.update(self._settings)  # whoever goes through all of them reads all of them
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __repr__(self) -> str:
+        return repr(self._settings)
+
+    def refuse_unread(self, agent: str) -> None:
+        """Raises UserError for a setting that the agent has not asked for, with the nearest of those that it has."""
+        if unread := sorted(self._settings.keys() - self._asked):
+            known = sorted(self._asked)
+            hint = did_you_mean(unread[0], known, f"it reads {', '.join(known) or 'none'}")
+            raise UserError(f"agent {agent} never reads the setting '{unread[0]}'; {hint}")

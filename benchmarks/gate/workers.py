@@ -29,12 +29,9 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from benchmarks.gate.slots import TOLD, MakeEnv, SlotFault, Slots, batch, stack
 from benchmarks.places.cores import process_environment
+from benchmarks.variables import TIMEOUT, WORKERS
 from results.errors import UserError
 
-#: Worker processes per vector environment; 0 runs the environments in the run's own process.
-WORKERS = "AMAGO_BENCH_WORKERS"
-#: Seconds for one reset or step of one slot.
-TIMEOUT = "AMAGO_BENCH_ENV_TIMEOUT"
 DEFAULTS = {WORKERS: 1, TIMEOUT: 60}
 CLOSE_S = 5.0  # for the environments to release their resources before their worker is killed
 BOARD = struct.Struct("qq")  # shared with a worker: the slot that it is calling, and the number of its calls so far

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.agents import agent_id, parse_agent
 from benchmarks.runs.budget import canonical_settings
+from benchmarks.variables import refuse_unknown
 from results.errors import UserError
 from results.schema import run_id
 from results.store import run_folder
@@ -78,6 +79,7 @@ def make(job: Job, root: Path, say: Callable[[str], object] = print, task: Task 
     from benchmarks.runs.plan import plan
     from benchmarks.runs.run import run
 
+    refuse_unknown()
     keep_freed_memory()
     planned = plan(task or job.task, job.agent, job.tier, job.seed, root=root, threads=job.threads)
     return run(planned, replace=job.replace, trackers=job.trackers, say=say)

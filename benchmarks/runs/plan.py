@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from benchmarks.agents import agent_id, check_agent, configuration, parse_agent
 from benchmarks.agents.protocol import AgentSpec
+from benchmarks.agents.settings import Given
 from benchmarks.gate.evaluate import FINAL_ROLLOUTS, SLOTS
 from benchmarks.runs.budget import agent_settings, canonical_settings, with_overrides
 from benchmarks.task import Budget, Task
@@ -105,7 +106,7 @@ class Plan:
             action_space=envs.single_action_space,
             num_envs=self.budget.num_envs,
             env_steps=self.budget.env_steps,
-            settings=agent_settings(self.settings),
+            settings=Given(agent_settings(self.settings)),
             threads=self.threads,
             folder=folder,
         )

@@ -20,6 +20,7 @@ from gymnasium.vector import VectorEnv
 from amago_core.seeding import child
 from benchmarks.agents import make_agent
 from benchmarks.agents.protocol import Agent, CannotResume, ContractError, Progress
+from benchmarks.agents.settings import Given
 from benchmarks.gate.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
 from benchmarks.gate.harness_env import HarnessEnv
 from benchmarks.runs import checkpoint
@@ -146,7 +147,8 @@ class _Training:
         with contextlib.ExitStack() as stack:
             raw = stack.enter_context(contextlib.closing(task.build(budget.num_envs)))
             arenas = {split: stack.enter_context(contextlib.closing(task.build(SLOTS, split))) for split in task.splits}
-            agent = make_agent(self._plan.base, self._plan.spec(raw, scratch))
+            spec = self._plan.spec(raw, scratch)
+            agent = make_agent(self._plan.base, spec)
             if not _resumes(agent):
                 stack.callback(shutil.rmtree, scratch)
             if "torch" in sys.modules:  # some agent imported it; do not import it just for this line
@@ -155,7 +157,7 @@ class _Training:
             envs = HarnessEnv(raw, task, root, "train")
             if point is not None:
                 self._resume(point, agent, envs)
-            message = self._learn(agent, envs, child(root, "agent"), arenas)
+            message = self._learn(agent, envs, child(root, "agent"), arenas, spec.settings)
             save_checkpoint(agent, self._plan.folder / "checkpoint")
             self._evaluate(agent, arenas, final=True, index=self._reached)
         return message
@@ -180,7 +182,9 @@ class _Training:
                 f"the environment does not replay ({problem})"
             )
 
-    def _learn(self, agent: Agent, envs: HarnessEnv, seeds: np.random.SeedSequence, arenas: Arenas) -> str:
+    def _learn(
+        self, agent: Agent, envs: HarnessEnv, seeds: np.random.SeedSequence, arenas: Arenas, settings: Given
+    ) -> str:
         """Learn until the budget is used up, the task is solved, or the agent stops by itself."""
         points = agent.learn(envs, seeds)
         if not isinstance(points, Iterator):
@@ -192,6 +196,8 @@ class _Training:
                 stack.enter_context(self._stop.listening(self._record.tell))
             for progress in self._safe_points(points, envs):
                 self._owner.check()
+                if not self.saved:  # by its first safe point an agent has read what it ever will
+                    settings.refuse_unread(self._plan.base)
                 self._record.progress(progress, envs.env_steps, envs.ended())
                 if (reason := self._reason_to_end(agent, envs, arenas)) is not None:
                     return reason

@@ -17,7 +17,7 @@ class Recall:
     """Solves T-Maze by rule; what it needs for that, it has to load."""
 
     def __init__(self, spec):
-        self.turns = None
+        self.turns, self.lr = None, spec.settings.get("lr")
 
     def learn(self, envs, seeds):
         self.turns = (3, 1)

@@ -327,8 +327,29 @@ def test_status_marks_runs_of_another_commit(command, monkeypatch):
     assert " older " in line
 
 
+TUNED = """
+from benchmarks.agents.random import Random
+
+class Tuned(Random):
+    def __init__(self, spec):
+        super().__init__(spec)
+        self.a, self.b = spec.settings["a"], spec.settings["b"]
+"""
+
+
+def test_a_misspelt_variable_is_refused_with_the_nearest_one(command, monkeypatch):
+    monkeypatch.setenv("AMAGO_BENCH_WORKER", "0")
+    line = (
+        "amago-bench: nothing reads the environment variable AMAGO_BENCH_WORKER; correct or unset it "
+        "(did you mean AMAGO_BENCH_WORKERS"
+    )
+    code, _, err = command("list")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith(line)
+
+
 def test_a_setting_in_an_agents_name_and_one_given_apart_are_the_same_run(command, folder):
-    (folder / "tuned.py").write_text("from benchmarks.agents.random import Random\nclass Tuned(Random): pass\n")
+    (folder / "tuned.py").write_text(TUNED)
     named = ["--task", TASK, "--agent"]
     assert command("run", *named, "tuned:Tuned", "--set", "b=2", "--set", "a=1", "--quiet")[0] == 0
     code, out, _ = command("sweep", *named, "tuned:Tuned@a=1,b=2")

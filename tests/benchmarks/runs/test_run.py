@@ -410,11 +410,24 @@ def test_another_protocol_is_refused_without_replace(toy, toys):
         toy.run(task=toys.scripted(lambda t: (1.0, t == 4, False, {}), horizon=8))
 
 
+class Tuned(Walker):
+    def __init__(self, spec):
+        super().__init__(spec)
+        self.lr, self.batch = spec.settings.get("lr"), spec.settings.get("batch")
+
+
 def test_other_settings_are_another_run(toy):
-    one, other = toy.run(), toy.run(settings={"lr": "3e-4", "batch": "8"})
+    one, other = toy.run(Tuned), toy.run(Tuned, settings={"lr": "3e-4", "batch": "8"})
     assert other.parent.name == "toy_agents:Agent@batch=8,lr=3e-4"
     assert one.parent != other.parent
     assert toy.rows("runs", other)[-1].agent == "toy_agents:Agent@batch=8,lr=3e-4"
+
+
+def test_a_setting_that_the_agent_never_reads_is_refused_with_the_nearest_one(toy):
+    with pytest.raises(
+        UserError, match=r"^agent toy_agents:Agent never reads the setting 'bacth'; did you mean batch\?$"
+    ):
+        toy.run(Tuned, settings={"bacth": "8"})
 
 
 def test_a_run_that_was_taken_over_writes_nothing_more(toy, toys, monkeypatch):
