@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ class Amago:
     """
 
     resumes = True
+    learns = True
 
     def __init__(self, spec: AgentSpec, preset: str = "amago") -> None:
         torch.set_num_threads(spec.threads)
@@ -47,6 +49,7 @@ class Amago:
         self._state: dict[str, Any] | None = None  # of a trainer, to resume from
 
     def learn(self, envs: HarnessEnv, seeds: np.random.SeedSequence) -> Iterator[Progress]:
+        self._refuse_a_budget_without_updates()
         try:
             self._trainer = Trainer(self.agent, envs, seeds, self.spec.folder, self._state)
         except ReplayDamaged as error:
@@ -58,6 +61,14 @@ class Amago:
             yield from self._trainer.run()
         finally:
             self._trainer = None  # what is saved from now on is the trained policy
+
+    def _refuse_a_budget_without_updates(self) -> None:
+        config, steps = self.config, math.ceil(self.spec.env_steps / self.spec.num_envs)
+        if (first := (config.warmup_iterations + 1) * config.steps_per_iteration) >= steps:
+            raise UserError(
+                f"no update can be made: the first would come after {first} steps in each slot and the run ends after "
+                f"{steps}; give more --steps, fewer --num-envs, or lower warmup_iterations or steps_per_iteration"
+            )
 
     def act(self, step: VectorStep, memory: Any, rng: np.random.Generator) -> tuple[Any, Any]:
         actor = memory or Actor(self.agent, len(step.first))

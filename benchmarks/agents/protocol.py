@@ -65,6 +65,9 @@ class Agent(Protocol):
     An agent may also have `describe() -> Mapping[str, Any]` with any of `parameters` (int), `device`, `attention`
     and `dtype`; they fill the columns of those names in the table of runs.
 
+    An agent with `learns = True` counts its updates in `Progress`; a run of it that makes none fails, because an
+    untrained network is no result.
+
     An agent with `resumes = True` can continue in another process as if nothing had happened: `save` at a safe point of
     `learn` writes everything that `learn` needs, and after `load` a new `learn` continues from there. Its environments
     are already where they were and must not be reset, except the slots in `envs.needs_reset` (bool [B]): there the

@@ -62,6 +62,7 @@ class Sb3:
     """
 
     resumes = True
+    learns = True
 
     def __init__(self, spec: AgentSpec, preset: str = "sb3-ppo") -> None:
         torch.set_num_threads(spec.threads)

@@ -85,6 +85,11 @@ class Recorder:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
+    @property
+    def updates(self) -> int:
+        """Updates so far, as the agent counts them."""
+        return self._progress.updates
+
     def log(self, text: str) -> None:
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n"
         with naming(self._plan.folder / "log.txt"):

@@ -158,6 +158,12 @@ class _Training:
             if point is not None:
                 self._resume(point, agent, envs)
             message = self._learn(agent, envs, child(root, "agent"), arenas, spec.settings)
+            if getattr(agent, "learns", False) and not self._record.updates:
+                raise UserError(
+                    f"no update was made in {envs.env_steps} steps, so this is no result (horizon {task.horizon}, "
+                    f"{envs.env_steps // envs.num_envs} steps in each slot); give more --steps or fewer --num-envs, "
+                    "or settings with which learning begins sooner"
+                )
             save_checkpoint(agent, self._plan.folder / "checkpoint")
             self._evaluate(agent, arenas, final=True, index=self._reached)
         return message

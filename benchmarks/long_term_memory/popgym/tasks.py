@@ -189,7 +189,8 @@ LAPTOP_ENV_STEPS = {
 
 
 def _budgets(name: str, horizon: int) -> dict[str, Budget]:
-    budgets = {"smoke": Budget(max(1000, 4 * horizon), num_envs=4, evaluations=2, seeds=(0,))}
+    steps = max(1000, 4 * (horizon + 32))  # so that a whole rollout is followed by an iteration of updates
+    budgets = {"smoke": Budget(steps, num_envs=4, evaluations=2, seeds=(0,))}
     if name in LAPTOP_ENV_STEPS:
         budgets["laptop"] = Budget(LAPTOP_ENV_STEPS[name], num_envs=32, evaluations=20, seeds=(0, 1, 2, 3, 4))
     budgets["paper"] = Budget(PAPER_STEPS, num_envs=24, evaluations=65, seeds=(0, 1, 2))

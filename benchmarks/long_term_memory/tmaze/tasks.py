@@ -53,7 +53,8 @@ PAPER_EPOCHS = 1000
 
 def _budgets(corridor: int, horizon: int) -> dict[str, Budget]:
     slots = 8 if corridor <= 300 else 2
-    budgets = {"smoke": Budget(max(3000, slots * horizon), slots, evaluations=2, seeds=(0,))}
+    steps = max(3000, slots * (horizon + 32))  # so that a whole rollout is followed by an iteration of updates
+    budgets = {"smoke": Budget(steps, slots, evaluations=2, seeds=(0,))}
     if corridor in LAPTOP_ENV_STEPS:
         budgets["laptop"] = Budget(
             LAPTOP_ENV_STEPS[corridor],

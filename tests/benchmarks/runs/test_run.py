@@ -430,6 +430,39 @@ def test_a_setting_that_the_agent_never_reads_is_refused_with_the_nearest_one(to
         toy.run(Tuned, settings={"bacth": "8"})
 
 
+def test_an_agent_that_learns_and_made_no_update_is_no_result(toy):
+    class Learner(Walker):
+        learns = True
+
+    class Idle(Learner):
+        def learn(self, envs, seeds):
+            for _ in super().learn(envs, seeds):
+                yield Progress()
+
+    with pytest.raises(UserError, match=r"no update was made in 40 steps.*horizon 9, 20 steps in each slot.*--steps"):
+        toy.run(Idle)
+    assert toy.rows("runs")[-1].status == "failed"
+    toy.run(Learner, replace=True)
+    assert toy.rows("runs")[-1].status == "finished"
+
+
+@pytest.mark.parametrize(("steps", "refused"), [(64, True), (65, False)])
+def test_a_budget_without_updates_is_refused_before_the_first_step(steps, refused, tmp_path):
+    agent = f"amago@num_envs=1,steps={steps},steps_per_iteration=16,warmup_iterations=3,width=16"
+    planned = plan("long_term_memory/tmaze/passive-10", agent, root=tmp_path)
+    if refused:
+        with pytest.raises(UserError, match="first would come after 64 steps in each slot and the run ends after 64;"):
+            run(planned, say=lambda _: None)
+    else:
+        run(planned, say=lambda _: None)
+    row = read_table(planned.folder / "runs.csv", "runs")[-1]
+    assert (row.status, row.env_steps > 0, row.updates > 0) == (
+        "failed" if refused else "finished",
+        not refused,
+        not refused,
+    )
+
+
 def test_a_run_that_was_taken_over_writes_nothing_more(toy, toys, monkeypatch):
     """As one whose machine was asleep: another process owns its folder when it wakes up."""
     monkeypatch.setattr(owner, "BEAT_S", 0.01)
