@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -13,6 +14,7 @@ from typing import NoReturn
 import click
 
 from benchmarks.variables import DEBUG, refuse_unknown
+from reproduce import output
 from reproduce.commands import bench, doctor, inspect, play, report, show
 from reproduce.commands.play import INTERRUPTED
 from reproduce.shadows import HOME, PACKAGES
@@ -55,6 +57,7 @@ for _module in (inspect, show, play, report, doctor, bench):
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit: 0 done, 1 something failed, 2 an error that the user can correct, 130 interrupted."""
     warnings.showwarning = _note
+    output.accept_any_text()
     try:
         refuse_unknown()
         code = cli.main(args=arguments, prog_name="amago-bench", standalone_mode=False)
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         _fail(error.format_message())
     except BrokenPipeError:  # `amago-bench table | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.silence()
         sys.exit(1)
     except (UserError, OSError) as error:
         _fail(str(error))
@@ -83,7 +86,8 @@ def _note(message: Warning | str, *where: object, **more: object) -> None:
     line = f"amago-bench: note: {' '.join(str(message).split())}"
     if line not in _said:
         _said.add(line)
-        click.echo(line, err=True)
+        with contextlib.suppress(OSError, ValueError):  # nobody can be told
+            click.echo(line, err=True)
 
 
 def _is_ours(error: BaseException) -> bool:

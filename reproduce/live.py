@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.places.sweep import ENDED, State
+from reproduce.output import say
 from reproduce.text import duration
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def live_report(executor: Executor) -> Iterator[Callable[[Sequence[State]], None
 
     console = Console()
     if not console.is_terminal:
-        yield Lines()
+        yield Lines(say)
         return
     started = time.monotonic()
     with Live(console=console, refresh_per_second=4, transient=True) as live:

@@ -13,6 +13,7 @@ import click
 from amago_core.names import did_you_mean
 from benchmarks.places import open_place
 from reproduce import options
+from reproduce.output import say
 from results.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,15 +59,12 @@ def run(
     from benchmarks.runs.job import Job, make
     from results.store import results_root
 
-    def say(line: str) -> None:
-        if not quiet:
-            click.echo(line)
-
     base, own = parse_agent(agent)
     named = agent_id(base, {**own, **parse_settings(settings), **options.overrides()})
     job = Job(task or foreign_id(env_id or ""), named, tier, seed, threads, trackers, replace)
-    folder = make(job, root or results_root(), say)
-    say(f"rows in {folder}")
+    tell = (lambda line: None) if quiet else say
+    folder = make(job, root or results_root(), tell)
+    tell(f"rows in {folder}")
 
 
 @click.command()
@@ -121,7 +119,7 @@ def sweep(
     root = root or results_root()
     tasks = (*patterns, *map(foreign_id, env_ids))
     values = parse_grid(settings) | {name: [value] for name, value in options.overrides().items()}
-    jobs = grid(tasks, agent_ids, tier, seeds, values, say=click.echo, threads=threads, trackers=trackers)
+    jobs = grid(tasks, agent_ids, tier, seeds, values, say=say, threads=threads, trackers=trackers)
     todo = missing(jobs, root, replace)
     if dry_run:
         click.echo(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished, {len(todo)} to make:")
@@ -150,12 +148,12 @@ def make_all(todo: Sequence[Job], of: int, root: Path, executor: Executor, follo
     from reproduce.live import live_report
 
     if not todo:
-        click.echo(f"nothing to run: all {of} runs are finished")
+        say(f"nothing to run: all {of} runs are finished")
         return []
-    click.echo(f"{of - len(todo)} of {of} runs are finished, {len(todo)} to make")
+    say(f"{of - len(todo)} of {of} runs are finished, {len(todo)} to make")
     if not follow:
         executor.submit(todo, root)
-        click.echo(f"submitted; {_left_alone(executor)}")
+        say(f"submitted; {_left_alone(executor)}")
         return []
     try:
         with live_report(executor) as report:
@@ -163,7 +161,7 @@ def make_all(todo: Sequence[Job], of: int, root: Path, executor: Executor, follo
     except KeyboardInterrupt:
         if executor.cancel_command is None:
             raise
-        click.echo(f"\nthe runs go on; {_left_alone(executor)}")
+        say(f"\nthe runs go on; {_left_alone(executor)}")
         raise click.exceptions.Exit(INTERRUPTED) from None
     failed = [state for state in states if state.status != "finished"]
     if failed:
