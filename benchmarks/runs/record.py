@@ -69,7 +69,7 @@ class Recorder:
                 for name in ("runs", "curves", "episodes")
             }
             resumed_at = None if state is None else self._env_steps
-            tracked = Tracked(planned.run_id, planned.config, folder, resumed_at)
+            tracked = Tracked(planned.run_id, planned.config, folder, self._started, resumed_at)
             self._trackers = Trackers(trackers, tracked, self.tell)
             stack.callback(self._trackers.close)
             if state is None:

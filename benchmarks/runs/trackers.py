@@ -6,6 +6,7 @@ They only watch: the tables are the result, and a tracker that fails costs the r
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,11 +20,15 @@ from results.errors import UserError
 
 @dataclass(frozen=True)
 class Tracked:
-    """The run that a tracker watches. With `resumed_at`, what was tracked past that step will be tracked again."""
+    """The run that a tracker watches. With `resumed_at`, what was tracked past that step will be tracked again.
+
+    `started` is the time at which it began; it stays when the run is resumed and changes when it starts over.
+    """
 
     run_id: str
     config: Mapping[str, Any]
     folder: Path
+    started: str
     resumed_at: int | None = None  # environment steps
 
 
@@ -83,12 +88,20 @@ def _flat(config: Mapping[str, Any]) -> dict[str, bool | float | str]:
 
 
 class WandB:
-    """One Weights & Biases run; WANDB_MODE=offline works as usual."""
+    """One Weights & Biases run, which goes on when the run is resumed; WANDB_MODE=offline works as usual."""
 
     def __init__(self, run: Tracked) -> None:
         import wandb
 
-        self._run = wandb.init(project="amago-bench", name=run.run_id, config=dict(run.config), dir=str(run.folder))
+        name = f"{run.run_id} {run.started}"  # has letters that an id may not have
+        self._run = wandb.init(
+            project="amago-bench",
+            id=hashlib.sha256(name.encode()).hexdigest()[:16],
+            resume="allow",
+            name=run.run_id,
+            config=dict(run.config),
+            dir=str(run.folder),
+        )
 
     def scalars(self, values: Mapping[str, float], env_steps: int) -> None:
         self._run.log(dict(values), step=env_steps)
@@ -147,7 +160,7 @@ class Trackers:
     def _guarding(self, name: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # a foreign service or class may raise anything
+        except (Exception, SystemExit) as error:  # a foreign service or class may raise anything
             self._trackers.pop(name, None)
             what = " ".join(f"{type(error).__name__}: {error}".split())
             self._say(f"tracker {name} failed and is left out from now on ({what})")
