@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from benchmarks.runs.stop import CALL_AGAIN, Stopped, stop_at_signals
 from benchmarks.variables import DEBUG, refuse_unknown
 from reproduce import output
 from reproduce.commands import bench, doctor, inspect, play, report, show
@@ -55,14 +56,20 @@ for _module in (inspect, show, play, report, doctor, bench):
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command and exit: 0 done, 1 something failed, 2 an error that the user can correct, 130 interrupted."""
+    """Run the command and exit.
+
+    The codes: 0 done, 1 something failed, 2 an error that the user can correct, 75 stopped by a signal (call it again
+    to go on), 130 stopped by Ctrl-C.
+    """
     warnings.showwarning = _note
     output.accept_any_text()
+    stop_at_signals()
     try:
         refuse_unknown()
         code = cli.main(args=arguments, prog_name="amago-bench", standalone_mode=False)
-    except click.Abort:
-        _fail("stopped; the same command resumes it", INTERRUPTED)
+    except click.Abort as error:
+        code = CALL_AGAIN if isinstance(error.__cause__, Stopped) else INTERRUPTED
+        _fail("stopped; the same command resumes it", code)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(USAGE)

@@ -23,6 +23,7 @@ from results.protocols import read_json
 from results.renames import current_identity
 
 CHECKPOINT_S = 30.0  # the most that a kill costs, unless checkpoints are so slow that SHARE spaces them further apart
+FIRST_S = 4.0  # to the first checkpoint, and twice as long to each next one: a job that is often stopped gets on
 SHARE = 0.02  # of a run's wall time for writing checkpoints
 FOLDER = "checkpoints"
 HARNESS, ENVIRONMENTS = "harness.json", "environments.npz"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.agents import agent_id, parse_agent
 from benchmarks.runs.budget import canonical_settings
+from benchmarks.runs.stop import CALL_AGAIN, Stopped, stop_at_signals
 from benchmarks.variables import refuse_unknown
 from results.errors import UserError
 from results.schema import run_id
@@ -88,8 +89,8 @@ def make(job: Job, root: Path, say: Callable[[str], object] = print, task: Task 
 def command(job: Job, root: Path) -> list[str]:
     """The command line that makes the run in a process of its own, with `benchmarks.places.cores.process_environment`.
 
-    Exits with 0 if the run is finished; on SIGINT and SIGTERM it saves a checkpoint first. -P, because the user's
-    folder may hold a `benchmarks` that is not ours.
+    Exits with 0 if the run is finished. On SIGINT, SIGTERM, SIGHUP and SIGUSR1 it saves a checkpoint first, and exits
+    with 75 on the last three. -P, because the user's folder may hold a `benchmarks` that is not ours.
     """
     return [sys.executable, "-P", "-m", "benchmarks.runs.job", job.to_json(), str(root)]
 
@@ -116,11 +117,14 @@ def end_with(lifeline: int) -> None:
 def main(record: str, root: str, lifeline: str = "") -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # from Slurm, for the process above (places/slurm.py)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a scheduler takes the machine away
+    stop_at_signals()
     if lifeline:
         end_with(int(lifeline))
     try:
         make(Job.from_json(record), Path(root))
+    except Stopped as error:
+        print(f"stopped by {error}; the same command resumes it")
+        sys.exit(CALL_AGAIN)
     except UserError as error:
         sys.exit(str(error))
 

@@ -135,7 +135,8 @@ class _Training:
         self._returns: list[float] = []  # of the evaluations of the training split so far
         self._reached = 0  # marks passed, which number the evaluations; one safe point may pass several
         self._stop = Stop()
-        self._next_s = time.perf_counter() + checkpoint.CHECKPOINT_S
+        self._wait_s = min(checkpoint.FIRST_S, checkpoint.CHECKPOINT_S)
+        self._next_s = time.perf_counter() + self._wait_s
         self.saved = False  # whether there is a checkpoint to resume from
 
     def run(self, point: Point | None) -> str:
@@ -210,7 +211,7 @@ class _Training:
                 if _resumes(agent) and (progress.checkpoint or self._stop.asked or time.perf_counter() > self._next_s):
                     self._save(agent, envs)
                 if self._stop.asked:
-                    raise KeyboardInterrupt
+                    raise self._stop.asked
         return f"learn() ended by itself after {envs.env_steps} steps"
 
     def _reason_to_end(self, agent: Agent, envs: HarnessEnv, arenas: Arenas) -> str | None:
@@ -239,7 +240,8 @@ class _Training:
         save_point(self._plan.folder, agent, harness, envs.state())
         self.saved = True
         ended = time.perf_counter()
-        self._next_s = ended + max(checkpoint.CHECKPOINT_S, (ended - started) / checkpoint.SHARE)
+        self._wait_s = min(2 * self._wait_s, checkpoint.CHECKPOINT_S)
+        self._next_s = ended + max(self._wait_s, (ended - started) / checkpoint.SHARE)
         self._record.log(f"checkpoint at step {envs.env_steps}, {ended - started:.3f} s")
 
     def _safe_points(self, points: Iterator[Any], envs: HarnessEnv) -> Iterator[Progress]:

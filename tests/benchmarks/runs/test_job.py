@@ -102,7 +102,7 @@ def test_a_process_makes_the_run_and_reads_no_standard_input(tmp_path):
     assert shell.returncode == 0 and outcome(closed, tmp_path).status == "finished"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_process_that_is_asked_to_stop_says_so_in_its_table(number, tmp_path):
     (tmp_path / "waits.py").write_text(WAITS)
     job = Job(TASK, "waits:Waits")

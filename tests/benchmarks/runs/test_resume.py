@@ -599,6 +599,7 @@ def test_a_checkpoint_is_made_when_the_agent_asks(tmp_path, monkeypatch):
     monkeypatch.setattr("amago_core.replay.SPARE_BYTES", 0)
     saved, save = [], run_module.save_point
     monkeypatch.setattr(run_module, "save_point", lambda *a: saved.append(1) or save(*a))
+    monkeypatch.setattr(checkpoint, "FIRST_S", 1e9)
     monkeypatch.setattr(checkpoint, "CHECKPOINT_S", 1e9)
     original = run_module._Training._learn
 
