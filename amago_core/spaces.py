@@ -229,12 +229,19 @@ class ActionCodec:
         if not self.discrete:
             scaled = np.clip(self._centre + self._scale * actions, self._low, self._high)
             if np.issubdtype(self.space.dtype, np.integer):
-                scaled = np.rint(scaled)
+                return self._whole(scaled)
             return scaled.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc]
         if isinstance(self.space, spaces.Discrete):
             return actions.astype(np.int64) + self._start[0]
         parts = np.stack(np.unravel_index(actions.astype(np.int64), self._choices), axis=-1) + self._start
         return parts.reshape(-1, *self.space.shape).astype(self.space.dtype)  # type: ignore[misc]
+
+    def _whole(self, scaled: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """The nearest integers within the bounds, which float64 rounds past 2**53: 2**63 would wrap in int64."""
+        most = np.iinfo(self.space.dtype).max
+        largest = float(most) if int(float(most)) == most else np.nextafter(float(most), 0)
+        whole = np.minimum(np.rint(scaled), largest).reshape(-1, *self.space.shape)  # type: ignore[misc]
+        return np.clip(whole.astype(self.space.dtype), self.space.low, self.space.high)  # type: ignore[attr-defined]
 
     def features(self, stored: Tensor) -> Tensor:
         """Stored actions [N] or [N, A] -> network input [N, size]; "no action yet" is all 1 or -2 (agent.md 1.2)."""

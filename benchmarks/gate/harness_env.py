@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Role = Literal["train", "evaluate"]
 BLOCK = 256  # seeds drawn at once for a slot: one hash per rollout would cost more than a short rollout's steps
 INNER = ("inner_reset", "inner_truncated")  # infos that are flags of all slots, whether an environment has them or not
+LARGEST = float(np.finfo(np.float32).max)
 TOLERANCE = 1e-5  # by how much a float action may exceed its bound, relative: rounding after squashing or rescaling
 
 
@@ -268,7 +269,19 @@ class HarnessEnv(VectorWrapper):
             if outside.any():
                 slot = int(np.argwhere(outside)[0, 0])
                 self._fault(f"{name} is outside its space: {_short(array[slot])}", slot)
+        if isinstance(space, spaces.Box):
+            self._check_range(array, name)
         return array
+
+    def _check_range(self, array: np.ndarray, name: str) -> None:
+        """Networks read float32, which ends at 3.4e38 and past 2**24 takes neighbouring integers for the same."""
+        if array.itemsize < 4 or array.dtype == np.float32:
+            return
+        most = LARGEST if array.dtype.kind == "f" else 2**24
+        beyond = (array > most) | (array < -most)
+        if beyond.any():
+            slot = int(np.argwhere(beyond)[0, 0])
+            self._fault(f"{name} has values that float32 cannot hold, rescale them: {_short(array[slot])}", slot)
 
     def _array(self, array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndarray:
         """A fresh contiguous copy in the declared dtype, if that loses nothing but float precision."""

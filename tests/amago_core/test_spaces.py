@@ -142,6 +142,23 @@ def test_bounded_dimensions_are_rescaled_and_unbounded_ones_are_not() -> None:
     assert all(space.contains(action) for action in actions)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [
+        (np.int64, -(2**63), 2**63 - 1),
+        (np.uint64, 0, 2**64 - 1),
+        (np.int64, -(2**60) - 1, 2**60 - 1),
+        (np.int32, -(2**31), 2**31 - 1),
+    ],
+)
+def test_integer_actions_of_the_full_range_do_not_wrap(dtype: type, low: int, high: int) -> None:
+    space = spaces.Box(np.array([low], dtype), np.array([high], dtype), dtype=dtype)
+    actions = ActionCodec(space).to_env(np.array([[-1.0], [1.0]], np.float32))
+    assert actions.dtype == dtype
+    assert low <= int(actions[0, 0]) <= low + 2**12
+    assert high - 2**12 <= int(actions[1, 0]) <= high
+
+
 def test_integers_of_a_box_are_rounded_and_not_cut_off() -> None:
     codec = ActionCodec(spaces.Box(0, 3, (1,), np.int64))
     actions = codec.to_env(np.array([[-1], [-0.7], [-0.5], [0.6], [0.7], [1]], np.float32))  # 0, 0.45, 0.75, 2.4, 2.55

@@ -355,6 +355,22 @@ def test_integers_that_do_not_fit_are_no_silent_overflow(toys):
         env.step(noop(env))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fits", "bad"),
+    [(np.float64, 1e38, 1e39), (np.float64, -1e38, -1e300), (np.int64, 2**24, 2**24 + 1), (np.int64, 5, -(2**63))],
+)
+def test_an_observation_beyond_float32_is_no_silent_infinity_or_merger(toys, dtype, fits, bad):
+    low, high = (-1.7e308, 1.7e308) if dtype == np.float64 else (-(2**63), 2**63 - 1)
+    space = spaces.Box(low, high, (2,), dtype)
+    value = np.zeros((3, 2), dtype)
+    value[1, 1] = fits
+    env = answers(toys, observation=value, space=space)
+    assert_array_equal(env.step(noop(env))[0], value)
+    value[1, 1] = bad
+    with pytest.raises(EnvironmentFault, match=r"slot 1, .*step 2: the observation has values that float32 cannot"):
+        env.step(noop(env))
+
+
 def test_a_hidden_instance_that_changes_inside_a_rollout(toys):
     def answer(t):
         return GOOD, NO, NO, NO, {"instance": np.array([4, 4, 4 + (t >= 2)])}
