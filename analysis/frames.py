@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from results import schema, store
+from results.errors import UserError
 
 FIRST_TUNING_SEED = 1000  # from here on seeds were used to choose hyper-parameters, so they are never results
 METRICS = ("return", "success")
@@ -51,6 +52,8 @@ def scores(
     task and protocol.
     """
     runs, curves = load("runs", root, tier), headline(load("curves", root, tier))
+    if nameless := [run_id for run_id, *names in runs[["run_id", "task", "agent"]].to_numpy() if not all(names)]:
+        raise UserError(f"the row {nameless[0]!r} of the table runs names no task or no agent; repair or remove it")
     runs = _chosen(runs, task, agents, tuning)
     columns = ["run_id", "task", "protocol", "agent", "tier", "seed", "updates", "env_steps", "wall_s"]
     frame = runs[columns].assign(config=runs["config"].map(_digest))

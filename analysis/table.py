@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,8 @@ def _cells(runs: pd.DataFrame, metric: str) -> dict[str, float | str | None]:
     finished = ended[ended["state"] == "finished"]
     failed = len(ended) - len(finished)
     mean = stats.mean_interval(finished[metric], failed="exclude")
+    if metric == "success" and mean.low is not None and mean.high is not None:
+        mean = replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
     share_only = threshold is not None and mean.low is not None
     kind = "share" if share_only else "undefined" if len(finished) and mean.n == 0 else mean.kind
     solved = stats.Estimate(None, None, None, 0, 0, "empty")
@@ -113,21 +116,30 @@ def _row(row: Mapping[Hashable, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def _footnote(frame: pd.DataFrame) -> list[str]:
-    early = [
+def early_stops(frame: pd.DataFrame) -> list[str]:
+    """What must be said of the frame of `summary` about training that ends before its budget."""
+    return [
         EARLY_STOP.format(tasks=tasks, tier=tier, value=value)
         for tier, rows in frame.groupby("tier", sort=False)
         for tasks, value in _stated(rows, "stop_return")
     ]
+
+
+def _footnote(frame: pd.DataFrame) -> list[str]:
     return [
         "n: seeds that ended, failed ones included. Final: mean over the finished seeds of their last evaluation.",
-        "n is 1 for an agent that learns nothing (no updates): its seeds repeat one evaluation.",
+        *(
+            ["n is 1 for an agent that learns nothing (no updates): its seeds repeat one evaluation."]
+            if (frame["n"] == 1).any()
+            else []
+        ),
         "config: budget, hyper-parameters and settings; rows that differ in it are never combined.",
         "interval: t = Student's t over seeds; degenerate = all seeds equal and single = one seed: no interval;",
         "  share = the mean has none (t fails for seeds that are solved or not), read the one of the solved share;",
         "  empty = no seed finished; undefined = the task has no such metric.",
+        "  A t interval of returns may pass the highest possible return; one of a success ends at 0 and 1.",
         "All intervals are over seeds, given the evaluation rollouts, which are the same for all agents and seeds.",
-        *(line for sentence in early for line in textwrap.wrap(sentence, 118)),
+        *(line for sentence in early_stops(frame) for line in textwrap.wrap(sentence, 118)),
         *(
             f"solved: share of the n seeds with a final return >= {value:g} ({tasks}), binomial."
             for tasks, value in _stated(frame, "solved_at")

@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import frames, stats
+from analysis import frames
 from analysis.drawing import Drawing
 from analysis.figures import FIGURES
 from analysis.style import AGENTS, BLACK, GREY, agent_style
-from analysis.table import EARLY_STOP, summary
+from analysis.table import early_stops, summary
 
 SPEC = FIGURES["passive-tmaze"]
 PREFIX = "long_term_memory/tmaze/passive-"
@@ -117,12 +117,11 @@ def _draw_agent(axes: Axes, data: Data, agent: str, shift: float) -> Line2D:
     }
     for _, seeds in data.seeds[data.seeds["agent"] == agent].dropna(subset="return").groupby("corridor"):
         x = seeds["corridor"] * shift
-        bar = stats.mean_interval(seeds["return"], failed="error")
-        if bar.low is not None and bar.high is not None and bar.value is not None:
-            lengths = [[bar.value - max(bar.low, LOWEST)], [min(bar.high, ORACLE) - bar.value]]
-            axes.errorbar(x.iloc[0], bar.value, lengths, fmt="none", ecolor=style.color, elinewidth=1, capsize=3)
         spread = SEED_STEP ** (np.arange(len(seeds)) - (len(seeds) - 1) / 2)
         axes.scatter(x * spread, seeds["return"], **dots)
+    barred = means.dropna(subset="low")  # where the table gives an interval
+    lengths = [barred["mean"] - barred["low"].clip(lower=LOWEST), barred["high"].clip(upper=ORACLE) - barred["mean"]]
+    axes.errorbar(barred["x"], barred["mean"], lengths, fmt="none", ecolor=style.color, elinewidth=1, capsize=3)
     (line,) = axes.plot(means["x"], means["mean"], **look, label=style.label, alpha=0.9, zorder=3)
     return line
 
@@ -153,15 +152,14 @@ def caption(data: Data) -> str:
         f"n at N = {', '.join(str(n) for n in _corridors(pd.DataFrame({'task': SPEC.tasks(data.tier)})))}: "
         + "; ".join(f"{agent_style(agent).label} {_counts(data, agent)}" for agent in SPEC.agents)
         + ".",
-        "Bars: 95 % Student t interval over seeds, cut at the lowest and highest possible return (unreliable for a few "
-        "solved-or-not returns: the table has the exact interval of the share of solved seeds); no bar where all seeds "
-        "are equal or n = 1.",
+        "Bars, where the table gives a mean an interval: 95 % Student t over seeds, cut at the lowest and highest "
+        "possible return. A task whose seeds are solved or not has none: the table has the exact interval of the share "
+        "of solved seeds.",
         "Hollow marks and dashed lines: published, maximum over training (read from the paper's figure).",
     ]
     if failed := int(data.means["failed"].sum()):
         sentences.append(f"Failed runs, counted in n but without a return: {failed}.")
-    if data.tier == "laptop":
-        sentences.append(EARLY_STOP)
+    sentences += early_stops(data.means)
     if data.tier != "paper":
         sentences.append(
             f"The tier {data.tier} is not the paper's setting: smaller networks, 4 discounts instead of 18, another "

@@ -69,10 +69,12 @@ def _panel(axes: Axes, task: str, curves: pd.DataFrame, finished: set[str]) -> N
 
 
 def mean_curve(seeds: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds of each evaluation that all seeds have; a mean over fewer would jump where a seed ends."""
-    evaluations = seeds.groupby("evaluation")
-    mean = evaluations[["env_steps", "return_mean"]].mean()
-    return mean[evaluations.size() == seeds["seed"].nunique()]
+    """Mean over seeds of each evaluation that all seeds have at the same step.
+
+    A mean over fewer would jump where a seed ends, and one over unlike steps would be at none of them.
+    """
+    evaluations = seeds.groupby(["evaluation", "env_steps"])["return_mean"]
+    return evaluations.mean()[evaluations.size() == seeds["seed"].nunique()].reset_index()
 
 
 def _steps(x: float) -> str:
@@ -82,8 +84,8 @@ def _steps(x: float) -> str:
 def caption(data: Data) -> str:
     """The caption: what is drawn, the kind of interval, n, what is missing."""
     sentences = [
-        "Thin lines: single seeds; thick lines: mean of the finished ones at the evaluations that all of these have; "
-        "the last point is the final evaluation.",
+        "Thin lines: single seeds; thick lines: mean of the finished ones at the evaluations that all of these have "
+        "at the same step; the last point is the final evaluation.",
         "No interval is drawn: the final returns have theirs in the table.",
         *common_caption(data, data.agents),
     ]

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import stats
+from analysis import frames, stats
 from analysis.drawing import Drawing
 from analysis.figures.popgym_data import CELL, Data, common_caption, load, short
 from analysis.style import BLACK, agent_style
@@ -34,7 +34,7 @@ def plot(data: Data) -> Figure:
         runs = data.finished[data.finished["task"] == task]
         axes.axhline(place, color="#e4e4e4", linewidth=0.8, zorder=0)
         for agent, side in zip(AGENTS, (-0.13, 0.13), strict=True):
-            _draw(axes, place + side, runs.loc[runs["agent"] == agent, "normalised"], agent)
+            _draw(axes, place + side, runs[runs["agent"] == agent], agent)
         axes.text(1.02, place, difference(runs), va="center", fontsize=8, transform=axes.get_yaxis_transform())
     axes.set_yticks(range(len(tasks)), [short(task) for task in tasks])
     axes.set_ylim(len(tasks) - 0.4, -0.6)
@@ -55,12 +55,14 @@ def _look(agent: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _draw(axes: Axes, height: float, seeds: pd.Series, agent: str) -> None:
+def _draw(axes: Axes, height: float, runs: pd.DataFrame, agent: str) -> None:
+    seeds = runs["normalised"]
     estimate = stats.mean_interval(seeds, failed="error")
     if estimate.value is None:  # no seeds
         return
     color = agent_style(agent).color
-    if estimate.low is not None and estimate.high is not None:
+    solved_or_not = frames.solved_at(runs) is not None  # Student's t is wrong there, so the table has none either
+    if estimate.low is not None and estimate.high is not None and not solved_or_not:
         axes.hlines(height, estimate.low, estimate.high, color=color, linewidth=1.3, zorder=3)
     axes.plot(estimate.value, height, **_look(agent))
     axes.scatter(seeds, np.full(len(seeds), height), s=12, color=color, edgecolor="white", linewidth=0.5, zorder=5)
@@ -78,7 +80,8 @@ def caption(data: Data) -> str:
     """The caption: what is drawn, the kind of interval, n, what is missing."""
     sentences = [
         "Large marks: mean over seeds; small dots: single seeds; lines: 95 % Student t interval over seeds (none with "
-        "one seed or where all are equal). Right: difference of the means, and seeds of the two.",
+        "one seed, where all are equal, or on a task whose seeds are solved or not). Right: difference of the means, "
+        "and seeds of the two.",
         "Everything else in the two agents is the same.",
         *common_caption(data, AGENTS),
     ]

@@ -7,6 +7,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import LineCollection
 from nbclient import NotebookClient
 
 from analysis.figures import FIGURES, popgym_curves, popgym_recall, popgym_summary
@@ -128,6 +129,23 @@ def test_curves_are_averaged_where_all_seeds_have_an_evaluation(root):
     seeds = curves[(curves["agent"] == "amago") & (curves["task"] == f"{PREFIX}RepeatPreviousEasy")]
     assert popgym_curves.mean_curve(seeds)["return_mean"].tolist() == [0.0, 0.75]
     assert popgym_curves.mean_curve(seeds.iloc[:-1])["return_mean"].tolist() == [0.0]  # one seed has ended earlier
+
+
+def test_evaluations_at_unlike_steps_are_not_averaged():
+    seeds = pd.DataFrame(
+        [(0, 0, 500, 0.0), (0, 1, 1000, 1.0), (1, 0, 500, 0.5), (1, 1, 4000, 0.0)],
+        columns=["seed", "evaluation", "env_steps", "return_mean"],
+    )
+    mean = popgym_curves.mean_curve(seeds)
+    assert mean[["env_steps", "return_mean"]].to_numpy().tolist() == [[500, 0.25]]
+
+
+def test_the_t_interval_of_a_mean_is_drawn_only_where_the_table_has_one(root, write_run):
+    for seed, value in enumerate([0.1, 0.2]):
+        write_run(f"{PREFIX}CountRecallEasy", "amago-gru", seed, value)  # RepeatPrevious is solved or not, this is not
+    with paper_style():
+        (axes,) = popgym_recall.plot(load("laptop", root, popgym_recall.RECALL, popgym_recall.AGENTS)).axes
+    assert len([c for c in axes.collections if isinstance(c, LineCollection)]) == 1
 
 
 def test_a_run_that_failed_or_goes_on_does_not_cut_the_mean_curve(root, monkeypatch):

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shutil
 
 import pandas as pd
 import pytest
@@ -127,6 +128,29 @@ def test_success_is_another_metric(write_tmaze):
     assert frame["mean"].tolist() == [0.25]
     with pytest.raises(UserError, match="unknown metric 'reward'"):
         summary(metric="reward")
+
+
+def test_the_interval_of_a_success_ends_at_0_and_1(write_run, tmp_path):
+    for seed, score in enumerate([1.0, 0.5]):
+        write_run("meta_rl/other", "amago", seed, score)
+    row = summary(tmp_path, metric="success").iloc[0]
+    assert (row["interval"], row["low"], row["high"]) == ("t", 0.0, 1.0)
+
+
+def test_what_n_is_1_means_is_said_where_some_n_is_1(write_tmaze):
+    root = write_tmaze({(10, "amago"): [0.1, 0.2, 0.3]})
+    assert "n is 1" not in render(summary(root))
+
+
+def test_a_row_without_an_agent_is_an_error_in_one_line(write_run, tmp_path):
+    write_run("meta_rl/other", "amago", 0, 1.0)
+    folder = tmp_path / "reference" / "laptop"
+    folder.mkdir(parents=True)
+    for file in tmp_path.glob("runs/**/*.csv"):
+        (folder / file.name).write_text(file.read_text().replace(",amago,", ",,").replace(":amago:", "::"))
+    shutil.rmtree(tmp_path / "runs")
+    with pytest.raises(UserError, match=r"names no task or no agent"):
+        summary(tmp_path)
 
 
 def test_a_metric_that_a_task_lacks_is_no_failed_run(write_tmaze, write_run):
