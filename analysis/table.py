@@ -19,6 +19,7 @@ EARLY_STOP = (
     "Training on {tasks} at the tier {tier} ends early, for all agents alike, after two evaluations in a row (20 "
     "rollouts each) with a mean return >= {value:g}; a fresh final evaluation of 100 rollouts follows."
 )
+NO_INTERVAL = "Mean without interval: one seed, equal seeds, or seeds that are solved or not."
 GROUP = ["task", "tier", "protocol", "agent", "config"]
 
 
@@ -86,17 +87,45 @@ def _cells(runs: pd.DataFrame, metric: str) -> dict[str, float | str | None]:
     }
 
 
-def render(frame: pd.DataFrame, format: str = "text", metric: str = "return") -> str:
-    """The frame of `summary` as text for a terminal, as CSV with exact numbers, or as Markdown."""
+def render(frame: pd.DataFrame, format: str = "text", metric: str = "return", wide: bool = True) -> str:
+    """The frame of `summary` as text for a terminal, as CSV with exact numbers, or as Markdown.
+
+    Text that is not `wide` has the columns that tell the rows apart and the results; what all task ids begin with
+    stands below it.
+    """
     if format not in FORMATS:
         raise UserError(f"unknown format '{format}' (known: {', '.join(FORMATS)})")
     if format == "csv":
         return frame.to_csv(index=False, lineterminator="\n")
     if frame.empty:
         return "no runs match\n"
-    body = [_row(row) for row in frame.to_dict("records")]
     header = _header(f"final {metric}{' [95%]' if frame['low'].notna().any() else ''}")
+    if format == "text" and not wide:
+        return _compact(frame, header)
+    body = [_row(row) for row in frame.to_dict("records")]
     return "\n".join([*text.lay_out(header, body, format), "", *_footnote(frame)]) + "\n"
+
+
+def _compact(frame: pd.DataFrame, header: Sequence[str]) -> str:
+    shared, slash, _ = commonprefix(list(frame["task"])).rpartition("/")  # noqa: RUF071 - character by character
+    start = shared + slash if frame["task"].nunique() > 1 else ""
+    body = [_row(row) for row in frame.assign(task=frame["task"].str.removeprefix(start)).to_dict("records")]
+    twins = frame.duplicated(["task", "tier", "agent"]).any()  # rows that differ in protocol or configuration alone
+    hidden = {"interval", "median", "max in training", "env steps", "wall"}
+    hidden |= set() if twins else {"protocol", "config"}
+    hidden |= set() if frame["failed"].any() else {"failed"}
+    hidden |= set() if frame["solved"].notna().any() else {"solved [95%]"}
+    kept = [i for i, name in enumerate(header) if name not in hidden]
+    lines = text.lay_out([header[i] for i in kept], [[row[i] for i in kept] for row in body])
+    notes = [
+        *([f"Tasks are below {start}."] if start else []),
+        "n: seeds that ended, failed ones included. Final: mean over the finished seeds of their last evaluation.",
+        *([NO_INTERVAL] if frame["low"].isna().any() else []),
+        *_solved(frame),
+        *(line for sentence in early_stops(frame) for line in textwrap.wrap(sentence, 118)),
+        "--wide shows protocol, configuration, medians, maxima, steps and times, and explains every column.",
+    ]
+    return "\n".join([*lines, "", *notes]) + "\n"
 
 
 def _header(final: str) -> list[str]:
@@ -140,12 +169,16 @@ def _footnote(frame: pd.DataFrame) -> list[str]:
         "  A t interval of returns may pass the highest possible return; one of a success ends at 0 and 1.",
         "All intervals are over seeds, given the evaluation rollouts, which are the same for all agents and seeds.",
         *(line for sentence in early_stops(frame) for line in textwrap.wrap(sentence, 118)),
-        *(
-            f"solved: share of the n seeds with a final return >= {value:g} ({tasks}), binomial."
-            for tasks, value in _stated(frame, "solved_at")
-        ),
+        *_solved(frame),
         "max in training: mean over seeds of the best evaluation, the paper's number; do not read it as the final one.",
         "env steps, wall: median of the finished seeds.",
+    ]
+
+
+def _solved(frame: pd.DataFrame) -> list[str]:
+    return [
+        f"solved: share of the n seeds with a final return >= {value:g} ({tasks}), binomial."
+        for tasks, value in _stated(frame, "solved_at")
     ]
 
 

@@ -74,6 +74,8 @@ results = _results(exists=False)  # of a command that makes runs, and the folder
 read_results = _results(exists=True)  # of one that reads them: a folder that is not there is a slip
 
 
+wide = click.option("--wide", is_flag=True, help="All columns, however wide.")
+
 replace = click.option("--replace", is_flag=True, help="Run again what was run with another configuration.")
 
 

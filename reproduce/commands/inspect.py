@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @click.argument("pattern", default="*")
-def list_(pattern: str) -> None:
+@options.wide
+def list_(pattern: str, wide: bool) -> None:
     """List the tasks, with the returns that normalise their scores, and the agents.
 
     PATTERN is a shell pattern for task ids.
@@ -30,12 +32,14 @@ def list_(pattern: str) -> None:
     from benchmarks.agents import agents
     from benchmarks.catalog import match
 
+    head = ["task", "random", "high", "horizon", "tiers", *(["high from"] if wide else [])]
     rows = [
-        (t.id, _number(t.random_return), _number(t.high), t.high_source, t.horizon, " ".join(t.budgets))
+        (t.id, _number(t.random_return), _number(t.high), t.horizon, " ".join(t.budgets), t.high_source)[: len(head)]
         for t in match(pattern)
     ]
-    click.echo(aligned(("task", "random", "high", "high from", "horizon", "tiers"), rows))
-    click.echo(f"\nagents: {', '.join(agents())}, sb3:ALGORITHM, module:Class")
+    click.echo(aligned(head, rows))
+    names = f"agents: {', '.join(agents())}, sb3:ALGORITHM, module:Class"
+    click.echo("\n" + textwrap.fill(names, 118, subsequent_indent="  ", break_on_hyphens=False))
 
 
 def _number(value: float) -> float | None:

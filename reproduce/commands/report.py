@@ -35,6 +35,7 @@ class _Figure(click.ParamType):
 @options.tier(default=None)
 @click.option("--metric", type=options.Near(("return", "success")), default="return", show_default=True)
 @click.option("--tuning", is_flag=True, help="The seeds that chose settings, from 1000 on, instead of the results.")
+@options.wide
 @click.option("--format", "form", type=options.Near(("text", "csv", "markdown")), default="text", show_default=True)
 @options.read_results
 def table(
@@ -43,6 +44,7 @@ def table(
     tier: str | None,
     metric: str,
     tuning: bool,
+    wide: bool,
     form: str,
     root: Path | None,
 ) -> None:
@@ -68,7 +70,7 @@ def table(
     if not tuning and (left := frames.count_tuning(root, tier, pattern, agent_ids or None)):
         said = f"seeds from {frames.FIRST_TUNING_SEED} on are for tuning; --tuning shows them"
         click.echo(f"amago-bench: {left} run{'s' * (left > 1)} left out: {said}", err=True)
-    click.echo(render(frame, form, metric), nl=False)
+    click.echo(render(frame, form, metric, wide), nl=False)
     if form != "csv" and metric == "return" and not tuning:
         over_tasks = aggregates.render(aggregates.over_tasks(chosen), form)
         spans = memory_span.render(memory_span.spans(runs, pattern), form)

@@ -187,6 +187,18 @@ def test_no_zero_has_a_sign_and_no_mean_is_outside_its_interval():
     assert text.interval(0.994, 0.991, 0.997) == "0.994 [0.991, 0.997]"  # with two digits 0.994 is not in [0.99, 1.00]
 
 
+def test_the_compact_table_keeps_what_tells_rows_apart(write_tmaze, write_run):
+    root = write_tmaze({(10, "amago"): [1.0, 0.5], (30, "amago-memoryless"): [0.5, 0.6]})
+    shown = render(summary(root), wide=False)
+    assert max(map(len, shown.splitlines())) <= 120 and "Tasks are below long_term_memory/tmaze/." in shown
+    head, first, second, *_ = (line.split() for line in shown.splitlines())
+    assert head == ["task", "tier", "agent", "n", "final", "return", "solved", "[95%]"]
+    assert (first[0], second[0]) == ("passive-10", "passive-30")
+    write_run("long_term_memory/tmaze/passive-10", "amago", 2, NAN, protocol="bbbbbbbb")
+    head = render(summary(root), wide=False).splitlines()[0].split()
+    assert {"protocol", "config", "failed"} <= set(head)
+
+
 def test_agents_may_be_patterns(write_tmaze):
     root = write_tmaze({(10, agent): [1.0] for agent in ("amago", "amago@lr=1e-3", "amago@lr=1e-4", "amago-gru")})
     shown = summary(root, agents=["amago@*", "amago-gru"])["agent"]

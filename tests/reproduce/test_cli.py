@@ -51,6 +51,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_the_list_fits_a_terminal_unless_it_is_to_be_wide():
+    narrow, wide = (CliRunner().invoke(cli, ["list", *more]).output for more in ([], ["--wide"]))
+    assert max(map(len, narrow.splitlines())) <= 120 and TASK in narrow and "high from" not in narrow
+    assert "high from" in wide
+
+
 def test_the_version():
     assert re.fullmatch(
         r"amago-bench(, from a checkout .*| \d+\.\d+\.\d+\S*)\n", CliRunner().invoke(cli, ["--version"]).output
@@ -152,11 +158,11 @@ def test_debug_shows_the_traceback_of_a_users_error(command, monkeypatch):
 
 
 def test_list_shows_the_scale_of_a_task(command):
-    code, out, _ = command("list", "*/passive-10")
+    code, out, _ = command("list", "*/passive-10", "--wide")
     head, row = out.splitlines()[:2]
     assert code == 0
-    assert head.split() == ["task", "random", "high", "high", "from", "horizon", "tiers"]
-    assert row.split() == [TASK, "-0.75", "1", "oracle", "11", "smoke", "laptop", "paper"]
+    assert head.split() == ["task", "random", "high", "horizon", "tiers", "high", "from"]
+    assert row.split() == [TASK, "-0.75", "1", "11", "smoke", "laptop", "paper", "oracle"]
 
 
 def test_run_status_table_and_evaluate_tell_the_same(command):
