@@ -104,7 +104,8 @@ def run(
     base, own = parse_agent(_agent_name(agent))
     named = agent_id(base, own | {key: str(value) for key, value in settings.items()})
     job = Job(known.id, named, tier, seed, threads, tuple(trackers), replace)
-    folder = make(job, root or results_root(), task=known)
+    root = (root or results_root()).absolute()  # an agent may change the current folder
+    folder = make(job, root, task=known)
     return _load(plan(known, named, tier, seed, root=root, threads=threads), folder)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.places.cores import available_cores, process_environment
-from benchmarks.places.executor import Outcome, Phase
+from benchmarks.places.executor import Outcome, Phase, outcome
 from benchmarks.runs.job import GRACE_S, Job, command
 from results.errors import UserError
 
@@ -56,8 +56,9 @@ class Local:
 
     def poll(self) -> Mapping[Job, Phase]:
         for job, child in list(self._running.items()):
-            if (outcome := child.outcome(self._timeouts[job.tier])) is not None:
-                self._outcomes[job] = outcome
+            if (ended := child.outcome(self._timeouts[job.tier])) is not None:
+                # A process may exit with 0 in the middle of its run: the row decides.
+                self._outcomes[job] = outcome(job, self._root) if ended.status == "finished" else ended
                 del self._running[job]
         assert self.workers is not None  # since `submit`
         while self._waiting and len(self._running) < self.workers:

@@ -82,6 +82,7 @@ def make(job: Job, root: Path, say: Callable[[str], object] = print, task: Task 
 
     refuse_unknown()
     keep_freed_memory()
+    root = root.absolute()  # an agent may change the current folder
     planned = plan(task or job.task, job.agent, job.tier, job.seed, root=root, threads=job.threads)
     return run(planned, replace=job.replace, trackers=job.trackers, say=say)
 

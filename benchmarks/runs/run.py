@@ -104,6 +104,15 @@ def _make(planned: Plan, owner: Owner, recorder: Callable[..., Recorder], point:
     _tidy(folder)
 
 
+@contextlib.contextmanager
+def _staying() -> Iterator[None]:
+    """Turns sys.exit() in an agent, which would look like a command that is done, into an error."""
+    try:
+        yield
+    except SystemExit as error:
+        raise ContractError(f"the agent or its environment called sys.exit({error.code!r}); it must not") from error
+
+
 def _tidy(folder: Path) -> None:
     """Seals the files of a finished run and deletes what only resuming needs."""
     seal(folder, ["runs.csv", "curves.csv", "episodes.csv", "tasks.csv", "config.json", "protocol.json"])
@@ -145,7 +154,7 @@ class _Training:
         scratch = self._plan.folder / "scratch"
         scratch.mkdir(exist_ok=True)
         root = child(self._plan.seed, task.id)
-        with contextlib.ExitStack() as stack:
+        with _staying(), contextlib.ExitStack() as stack:
             raw = stack.enter_context(contextlib.closing(task.build(budget.num_envs)))
             arenas = {split: stack.enter_context(contextlib.closing(task.build(SLOTS, split))) for split in task.splits}
             spec = self._plan.spec(raw, scratch)

@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """Where the user stands, with his modules beside him; the results lie in `results/`."""
-    for name in ("broken_envs.py", "watching.py"):
+    for name in ("broken_envs.py", "leaving.py", "watching.py"):
         shutil.copy(HERE / name, tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))  # taken off again afterwards
     for name in ("AMAGO_BENCH_DEBUG", "AMAGO_BENCH_WORKERS", "AMAGO_BENCH_ENV_TIMEOUT"):
