@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from amago_core.seeding import child
-from benchmarks.agents import make_agent
+from benchmarks.agents import make_agent, reports
 from benchmarks.agents.protocol import Agent, CannotResume, ContractError, Progress
 from benchmarks.agents.settings import Given
 from benchmarks.gate.evaluate import FINAL_ROLLOUTS, INTERMEDIATE_ROLLOUTS, SLOTS, evaluate, evaluation_seeds, summarise
@@ -98,10 +98,17 @@ def _make(planned: Plan, owner: Owner, recorder: Callable[..., Recorder], point:
         except BaseException as error:
             with contextlib.suppress(UserError):  # from a full disk: the first error is the one to show
                 record.log(traceback.format_exc())
-                record.status("failed", f"{type(error).__name__}: {error}")
+                record.status("failed", _words(error))
             raise
         record.status("finished", message)
     _tidy(folder)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # a foreign class may fail to print itself; the row is written all the same
+        return type(error).__name__
 
 
 @contextlib.contextmanager
@@ -163,7 +170,7 @@ class _Training:
                 stack.callback(shutil.rmtree, scratch)
             if "torch" in sys.modules:  # some agent imported it; do not import it just for this line
                 sys.modules["torch"].set_num_threads(self._plan.threads)
-            self._record.describe(agent.describe() if hasattr(agent, "describe") else {})
+            self._record.describe(reports.description(agent))
             envs = HarnessEnv(raw, task, root, "train")
             if point is not None:
                 self._resume(point, agent, envs)
@@ -263,7 +270,7 @@ class _Training:
             steps = envs.env_steps
             if idle >= IDLE_YIELDS:
                 raise ContractError(f"learn() yielded {idle} times without stepping its environments; end it instead")
-            yield progress
+            yield reports.plain(progress)
         if progress is None:
             raise ContractError(
                 f"learn() ended after {envs.env_steps} steps without a yield; it must yield at least once"

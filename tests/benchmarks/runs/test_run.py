@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
@@ -513,6 +514,61 @@ def test_a_broken_contract_is_named_and_recorded(toy, agent, says):
     last = toy.rows("runs")[-1]
     assert last.status == "failed"
     assert last.message.startswith("ContractError: ")
+
+
+def reporting(**report):
+    def learn(self, envs, seeds):
+        for progress in Walker.learn(self, envs, seeds):
+            yield replace(progress, **report)
+
+    return breaking("learn", learn)
+
+
+def describing(described):
+    return breaking("describe", lambda self: described)
+
+
+@pytest.mark.parametrize(
+    ("agent", "says"),
+    [
+        (describing(7), r"describe\(\) must return a mapping, it returned int"),
+        (describing({"parameters": "many"}), r"describe\(\)\['parameters'\] must be a whole number, it is of type str"),
+        (reporting(updates=1.5), r"Progress.updates must be a whole number, it is of type float"),
+        (reporting(learn_s=None), r"Progress.learn_s must be a number, it is of type NoneType"),
+        (reporting(metrics=[1.0]), r"Progress.metrics must be a mapping, it is of type list"),
+        (
+            reporting(metrics={"loss": torch.ones((), requires_grad=True)}),
+            r"Progress.metrics\['loss'\] must be a number, it is of type Tensor; give value.item\(\)",
+        ),
+    ],
+)
+def test_a_report_that_no_table_can_hold_is_named_when_it_is_made(toy, agent, says):
+    with pytest.raises(ContractError, match=says):
+        toy.run(agent)
+    last = toy.rows("runs")[-1]
+    assert (last.status, last.env_steps) == ("failed", 0)
+
+
+def test_numpy_scalars_are_welcome_in_reports(toy):
+    agent = reporting(updates=np.int64(3), learn_s=np.float32(0.5), metrics={"loss": np.float16(2.0), "n": np.int8(1)})
+    agent.describe = lambda self: {"parameters": np.int64(9), "device": torch.device("cpu")}
+    toy.run(agent)
+    last = toy.rows("runs")[-1]
+    assert (last.status, last.updates, last.learn_s, last.parameters, last.device) == ("finished", 3, 0.5, 9, "cpu")
+
+
+def test_an_error_that_cannot_be_printed_is_a_failed_row_all_the_same(toy):
+    class Unspeakable(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def learn(self, envs, seeds):
+        raise Unspeakable
+
+    with pytest.raises(Unspeakable):
+        toy.run(breaking("learn", learn))
+    last = toy.rows("runs")[-1]
+    assert (last.status, last.message) == ("failed", "Unspeakable")
 
 
 def test_an_agent_that_never_steps_is_stopped(toy, monkeypatch):
