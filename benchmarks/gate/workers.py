@@ -45,6 +45,17 @@ def vectorise(make: MakeEnv, num_envs: int) -> SlotsEnv:
     return SlotsEnv(make, num_envs, _setting(WORKERS), _setting(TIMEOUT))
 
 
+def _pickled(make: MakeEnv, slots: object) -> bytes:
+    try:
+        return cloudpickle.dumps((make, slots))
+    except Exception as error:  # what holds a lock, a file or a window raises as it likes
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UserError(
+            f"the environment cannot be sent to a worker process ({what}); give a function that makes it there, "
+            f"or set {WORKERS}=0 to play in this process"
+        ) from error
+
+
 def _setting(name: str) -> int:
     text = os.environ.get(name, "") or str(DEFAULTS[name])
     if not text.isdecimal() or (name == TIMEOUT and int(text) < 1):
@@ -145,6 +156,7 @@ class Worker:
 
     def __init__(self, make: MakeEnv, numbers: range, timeout: float) -> None:
         self._timeout = timeout
+        content = _pickled(make, numbers)  # before there is a process
         ours, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as board:
             board.truncate(BOARD.size)
@@ -158,7 +170,7 @@ class Worker:
         self._connection = Connection(ours.detach())
         with contextlib.suppress(OSError):  # it has died; `end` reports how
             self._connection.send(sys.path)
-            self._connection.send_bytes(cloudpickle.dumps((make, numbers)))
+            self._connection.send_bytes(content)
 
     def spaces(self) -> tuple[Space, Space]:
         """Observation and action space of one environment, which the worker sends once it has built them."""

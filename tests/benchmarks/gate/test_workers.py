@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -331,3 +332,15 @@ def test_a_setting_that_is_no_number_is_named(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=f"{name} is '{value}'"):
         vectorise(CARTPOLE, 1)
+
+
+def test_an_environment_that_cannot_be_pickled_is_one_line_with_a_way_out():
+    lock = threading.Lock()
+
+    def make():
+        with lock:
+            return CARTPOLE()
+
+    with pytest.raises(UserError, match=r"cannot be sent to a worker process \(.*lock.*AMAGO_BENCH_WORKERS=0"):
+        SlotsEnv(make, 1, 1, 60)
+    SlotsEnv(make, 1, 0, 60).close()
