@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import textwrap
 from fnmatch import fnmatchcase
@@ -91,7 +93,7 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
     commit, _ = git_state()
     table: list[tuple[object, ...]] = [
         (
-            row.run_id, standing(row), row.env_steps, duration(row.wall_s), row.started,
+            row.run_id, standing(row), *_reached(row, root), row.started,
             "older" if commit and row.commit != commit else None, row.message or None,
         )
         for row in rows
@@ -105,6 +107,19 @@ def status(patterns: tuple[str, ...], tier: str | None, root: Path | None) -> No
     click.echo(aligned(("run", "status", "env steps", "wall", "started", "code", "message"), table))
     counts = {word: sum(line[1] == word for line in table) for word in dict.fromkeys(str(line[1]) for line in table)}
     click.echo("\n" + ", ".join(f"{count} {word}" for word, count in counts.items()))
+
+
+def _reached(row: Run, root: Path) -> tuple[int, str]:
+    """Steps and wall time; of a run without a last row, as of its last report."""
+    from results.store import run_folder
+
+    steps, wall_s = row.env_steps, row.wall_s
+    if row.status == "running":
+        folder = run_folder(root, row.tier, row.task, row.agent, row.seed)
+        with contextlib.suppress(OSError, ValueError, KeyError):  # it has reported nothing yet
+            progress = json.loads((folder / "progress.json").read_bytes())
+            steps, wall_s = progress["env_steps"], progress["wall_s"]
+    return steps, duration(wall_s)
 
 
 def _wanted(task: str, patterns: tuple[str, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -53,3 +54,13 @@ def test_nohup_keeps_a_run_from_the_signal_of_a_closing_terminal(ignored):
     ends = "from benchmarks.runs.stop import stop_at_signals; stop_at_signals(); signal.raise_signal(signal.SIGHUP)"
     done = subprocess.run([sys.executable, "-c", nothing + ends], capture_output=True, text=True)
     assert ("Stopped: SIGHUP" in done.stderr) is not ignored
+
+
+def test_status_says_how_far_a_killed_run_was(tmp_path):
+    code, _, at = stopped_by(signal.SIGKILL, tmp_path, 100)
+    assert code == -signal.SIGKILL
+    environment = {**os.environ, "AMAGO_BENCH_RESULTS": str(tmp_path)}
+    status = [sys.executable, "-m", "reproduce.cli", "status", "--task", "long_term_memory/tmaze/passive-10"]
+    shown = subprocess.run(status, env=environment, capture_output=True, text=True, check=True).stdout
+    (line,) = [line for line in shown.splitlines() if "500000" in line]
+    assert line.split()[1:3] == ["lost", str(at)]
