@@ -48,14 +48,14 @@ def scores(
     (running or interrupted, so not yet a result). `config` is a digest of the run's budget, hyper-parameters and
     settings: rows that differ in it belong to different agents, whatever the name. Tuning seeds are left out, or
     with `tuning` all others, and so are the repeats of an agent that learns nothing: without updates each seed plays
-    the same final evaluation. The columns of `FACTS` are those of the table `tasks`, NaN where it does not know a run's
-    task and protocol.
+    the same final evaluation. Runs with one training `stream` are one row, with the seeds of the others in `copies`.
+    The columns of `FACTS` are those of the table `tasks`, NaN where it does not know a run's task and protocol.
     """
     runs, curves = load("runs", root, tier), headline(load("curves", root, tier))
     if nameless := [run_id for run_id, *names in runs[["run_id", "task", "agent"]].to_numpy() if not all(names)]:
         raise UserError(f"the row {nameless[0]!r} of the table runs names no task or no agent; repair or remove it")
     runs = _chosen(runs, task, agents, tuning)
-    columns = ["run_id", "task", "protocol", "agent", "tier", "seed", "updates", "env_steps", "wall_s"]
+    columns = ["run_id", "task", "protocol", "agent", "tier", "seed", "updates", "env_steps", "wall_s", "stream"]
     frame = runs[columns].assign(config=runs["config"].map(_digest))
     frame["state"] = runs["status"].where(runs["status"].isin(["finished", "failed"]), "unfinished")
     final = curves[curves["final"].astype(bool)]
@@ -67,7 +67,7 @@ def scores(
     values = [*METRICS, *(f"best_{metric}" for metric in METRICS)]
     frame[values] = frame[values].astype(float).where(frame["state"] == "finished")
     frame.loc[(frame["state"] == "finished") & frame["return"].isna(), "state"] = "failed"
-    frame = frame[~_repeats(frame)]
+    frame = _once(frame[~_repeats(frame)])
     order = [natural(task) for task in frame["task"]]
     rows = zip(
         order, *(frame[key] for key in ("tier", "protocol", "agent", "config", "seed")), range(len(frame)), strict=True
@@ -129,6 +129,22 @@ def _repeats(frame: pd.DataFrame) -> pd.Series:
     cells = finished.groupby(cell)
     same = (cells["updates"].transform("max") == 0) & (cells["return"].transform("nunique") == 1)
     return (same & finished.duplicated(cell)).reindex(frame.index, fill_value=False)
+
+
+def _once(frame: pd.DataFrame) -> pd.DataFrame:
+    """Runs of a cell whose training was equal, bit for bit, once: the lowest seed, with the others in `copies`.
+
+    Equal returns alone are no evidence, since agents without memory are honestly equal.
+    """
+    known = frame[(frame["state"] == "finished") & (frame["updates"] > 0) & (frame["stream"] != "")]
+    cells = known.sort_values("seed").groupby(["task", "tier", "protocol", "agent", "config", "stream"])
+    copies = pd.Series("", frame.index, dtype=object)
+    dropped: list[int] = []
+    for _, same in cells:
+        first, *others = same.index
+        copies[first] = ", ".join(map(str, same["seed"].iloc[1:]))
+        dropped += others
+    return frame.assign(copies=copies).drop(dropped)
 
 
 def natural(task: str) -> tuple[str, int]:

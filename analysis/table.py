@@ -84,6 +84,9 @@ def _cells(runs: pd.DataFrame, metric: str) -> dict[str, float | str | None]:
         "wall_s": finished["wall_s"].median(),
         "solved_at": threshold,
         "stop_return": runs["stop_return"].max(),
+        "copies": "; ".join(
+            f"{copies} of seed {seed}" for seed, copies in zip(runs["seed"], runs["copies"], strict=True) if copies
+        ),
     }
 
 
@@ -161,6 +164,10 @@ def _footnote(frame: pd.DataFrame) -> list[str]:
             ["n is 1 for an agent that learns nothing (no updates): its seeds repeat one evaluation."]
             if (frame["n"] == 1).any()
             else []
+        ),
+        *(
+            f"training equal bit for bit, counted once: {row['agent']} on {row['task']}, seeds {row['copies']}."
+            for row in frame[frame["copies"] != ""].to_dict("records")
         ),
         "config: budget, hyper-parameters and settings; rows that differ in it are never combined.",
         "interval: t = Student's t over seeds; degenerate = all seeds equal and single = one seed: no interval;",

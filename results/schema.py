@@ -80,7 +80,10 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """The state of one run when the row was written; the last row of a run wins. `config` is compact JSON."""
+    """The state of one run when the row was written; the last row of a run wins. `config` is compact JSON.
+
+    `stream` is a checksum of the training, of all actions, observations and rewards in order (empty: not known).
+    """
 
     schema: int = SCHEMA_VERSION
     run_id: str
@@ -110,6 +113,7 @@ class Run:
     torch: str
     python: str
     started: str
+    stream: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,6 +173,10 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 
 
+#: Columns at the end of a table that tables from before lack; there they are empty.
+ADDED: dict[str, tuple[str, ...]] = {"runs": ("stream",)}
+
+
 class Column(NamedTuple):
     name: str
     kind: type  # int, float, str or bool
@@ -200,6 +208,12 @@ def _known(table: str) -> tuple[Column, ...]:
 def columns(table: str) -> tuple[str, ...]:
     """The names of the table's columns, in file order."""
     return tuple(column.name for column in _known(table))
+
+
+def headers(table: str) -> list[list[str]]:
+    """The headers that a file of the table may have: that of today, and without each of the columns added since."""
+    names = list(columns(table))
+    return [names[: len(names) - missing] for missing in range(len(ADDED.get(table, ())) + 1)]
 
 
 def key(table: str, row: Row) -> tuple[Any, ...]:

@@ -35,6 +35,7 @@ class TableWriter:
     def __init__(self, path: Path, table: str) -> None:
         self.path = path
         self.table = table
+        self._width = len(schema.columns(table))
         header = _line(schema.columns(table))
         with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,10 +57,11 @@ class TableWriter:
             self._write(header)
         elif lines[0] != header.rstrip(b"\n"):
             _check_header(self.table, lines, self.path)
+            self._width = len(_cells(lines[0], str(self.path)))  # a table from before keeps its columns
 
     def append(self, row: Row) -> None:
         """Adds the row. `UserError` if it does not fit the table or cannot be written."""
-        self._write(_line(schema.cells(self.table, row)))
+        self._write(_line(schema.cells(self.table, row)[: self._width]))
 
     def _write(self, line: bytes) -> None:
         end = self._file.seek(0, io.SEEK_END)
@@ -141,14 +143,14 @@ def read_table(path: Path, table: str) -> list[Any]:
     if not lines:
         return []
     _check_header(table, lines, path)
-    names = schema.columns(table)
+    names, added = _cells(lines[0], f"{path}, line 1"), dict.fromkeys(schema.ADDED.get(table, ()), "")
     rows = []
     for number, line in enumerate(lines[1:], start=2):
         where = f"{path}, line {number}"
         cells = _cells(line, where)
         if len(cells) != len(names):
             raise UserError(f"{where}: {len(cells)} cells instead of {len(names)}")
-        rows.append(renames.current_row(schema.parse(table, dict(zip(names, cells, strict=True)), where)))
+        rows.append(renames.current_row(schema.parse(table, added | dict(zip(names, cells, strict=True)), where)))
     return rows
 
 
@@ -179,7 +181,7 @@ def _cells(line: bytes, where: str) -> list[str]:
 def _check_header(table: str, lines: list[bytes], path: Path) -> None:
     wanted = list(schema.columns(table))
     found = _cells(lines[0], f"{path}, line 1")
-    if found == wanted:
+    if found in schema.headers(table):
         return
     where = f"{path}, line 1"
     if "schema" in found and len(lines) > 1:  # another version is a better explanation than a list of columns

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from amago_core.seeding import child
 from benchmarks.agents.protocol import ContractError
-from benchmarks.gate.rollout_log import RolloutLog
+from benchmarks.gate.rollout_log import RolloutLog, extended
 from benchmarks.gate.slots import SUCCESS, SlotFault, own
 from results.errors import UserError
 
@@ -65,6 +65,7 @@ class HarnessEnv(VectorWrapper):
       are read as the task declares them, and an info that a slot does not tell is unknown; `infos["success"]`, if
       present, is False in such a slot. `infos["inner_reset"]` and `infos["inner_truncated"]` (that inner episode
       was cut off by its time limit) are always present, observations are fresh contiguous arrays of the declared dtype.
+    - In training, `stream` is a checksum of all actions, observations and rewards so far, in order; None: not known.
     - In training, `state` is the state of all slots, and `restore` brings a fresh environment into it; `ended` takes
       the returns and lengths of the rollouts that have ended since the last call.
 
@@ -80,6 +81,7 @@ class HarnessEnv(VectorWrapper):
             )
         self.task, self.role = task, role
         self.env_steps = 0
+        self.stream: int | None = 0
         self.t = np.zeros(self.num_envs, np.int64)
         self.rollouts = np.zeros(self.num_envs, np.int64)
         self.seeds = np.zeros(self.num_envs, np.int64)
@@ -121,6 +123,7 @@ class HarnessEnv(VectorWrapper):
             self.instance[slot] = self._name(slot)
         self._check_instance(slots, options.get("instance"))
         observation = self._observation(self.observation_space, observation)
+        self._extend_stream(observation)
         if self._log is not None:
             self._log.begin(slots, options.get("instance"), observation)
         return observation, infos | dict.fromkeys(INNER, self._none)
@@ -139,6 +142,7 @@ class HarnessEnv(VectorWrapper):
         truncated = (self._flags(truncated, "truncated") | (self.t >= self.task.horizon)) & ~terminated
         self.needs_reset = terminated | truncated
         observation, reward = self._observation(self.observation_space, observation), self._reward(reward)
+        self._extend_stream(actions, observation, reward)
         if self.role == "train":
             self._count(reward)
         if self._log is not None:
@@ -159,6 +163,10 @@ class HarnessEnv(VectorWrapper):
         if (done := self.needs_reset).any():
             self._ended += zip(self._return[done].tolist(), self.t[done].tolist(), strict=True)
 
+    def _extend_stream(self, *parts: Any) -> None:
+        if self.role == "train" and self.stream is not None:
+            self.stream = extended(self.stream, self.num_envs, *parts)
+
     def _begin_rollouts(self, slots: np.ndarray) -> None:
         for slot in slots[self.rollouts[slots] % BLOCK == 0].tolist():
             block = int(self.rollouts[slot]) // BLOCK
@@ -175,6 +183,8 @@ class HarnessEnv(VectorWrapper):
         """The state of every slot: the number of its rollout, and its actions since the reset."""
         state = {name: getattr(self, name).copy() for name in ("rollouts", "t", "needs_reset")}
         state["env_steps"] = np.array(self.env_steps)
+        if self.stream is not None:
+            state["stream"] = np.array(self.stream)
         if self._log is not None:
             state |= {"asked": self._log.asked, "checksum": self._log.checksum()}
             state["actions"] = self._log.actions[: int(self.t.max())]
@@ -189,6 +199,7 @@ class HarnessEnv(VectorWrapper):
         except UserError as error:
             problem = str(error)
         self.env_steps, self.rollouts = int(state["env_steps"]), state["rollouts"].copy()
+        self.stream = int(state["stream"]) if "stream" in state else None  # checkpoints from before have none
         self._ended.clear()  # what was replayed has been reported
         self.needs_reset = np.ones(self.num_envs, bool) if problem else state["needs_reset"].copy()
         return problem

@@ -56,6 +56,14 @@ class RolloutLog:
         return np.array([zlib.crc32(row) for row in rows], np.uint32)
 
 
+def extended(digest: int, slots: int, *parts: Any) -> int:
+    """The checksum of a stream to which `parts`, actions or answers of all slots, are added; 32 bits, so it resumes."""
+    for part in parts:
+        for words in _words(part, slots):
+            digest = zlib.crc32(np.ascontiguousarray(words).data, digest)
+    return digest
+
+
 def _words(answer: Any, slots: int) -> Iterator[np.ndarray]:
     """The bytes of an answer as numbers of at most 32 bits, [B, n] for each of its parts."""
     if isinstance(answer, np.ndarray) and answer.dtype.kind != "O" and len(answer) == slots:

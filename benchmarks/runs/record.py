@@ -54,6 +54,7 @@ class Recorder:
         self._protocol = protocol_id(planned.protocol)
         self._description: dict[str, Any] = {}
         self._progress, self._env_steps = Progress(), 0
+        self._stream = ""
         self._evaluate_s, self._written = 0.0, 0.0
         self._last_return: float | None = None
         self._notes: list[str] = []  # for the column message
@@ -142,9 +143,19 @@ class Recorder:
         """What the agent says about itself, for the columns parameters, device, attention and dtype."""
         self._description = dict(description)
 
-    def progress(self, progress: Progress, env_steps: int, rollouts: Sequence[tuple[float, int]] = ()) -> None:
-        """A safe point, with return and length of the training rollouts that have ended since the last one."""
+    def progress(
+        self,
+        progress: Progress,
+        env_steps: int,
+        rollouts: Sequence[tuple[float, int]] = (),
+        stream: int | None = None,
+    ) -> None:
+        """A safe point, with return and length of the training rollouts that have ended since the last one.
+
+        `stream` is the checksum of the training so far.
+        """
         self._progress, self._env_steps = progress, env_steps
+        self._stream = "" if stream is None else f"{stream:08x}"
         for name, value in progress.metrics.items():
             self._metrics.setdefault(f"train/{name}", []).append(value)
         for total, length in rollouts:
@@ -219,6 +230,7 @@ class Recorder:
             torch=version("torch"),
             python=platform.python_version(),
             started=self._started,
+            stream=self._stream,
         )
         self._tables["runs"].append(row)
         self._write_progress(status)

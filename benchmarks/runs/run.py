@@ -221,7 +221,7 @@ class _Training:
                 self._owner.check()
                 if not self.saved:  # by its first safe point an agent has read what it ever will
                     settings.refuse_unread(self._plan.base)
-                self._record.progress(progress, envs.env_steps, envs.ended())
+                self._record.progress(progress, envs.env_steps, envs.ended(), envs.stream)
                 if (reason := self._reason_to_end(agent, envs, arenas)) is not None:
                     return reason
                 if _resumes(agent) and (progress.checkpoint or self._stop.asked or time.perf_counter() > self._next_s):

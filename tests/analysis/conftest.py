@@ -29,6 +29,7 @@ def write_run(
     config: str = "",
     updates: int = 10,
     success: float | None = 1.0,
+    stream: str = "",
 ) -> None:
     """One run whose final return is `score`; NaN is a failed run. `best` is the return of an evaluation before.
 
@@ -48,6 +49,7 @@ def write_run(
     run = schema.Run(
         **keys, **zeros, **texts, status=status, dirty=False, parameters=None, threads=1,
         updates=updates, config=config, env_steps=1000 + seed, wall_s=60.0 + seed, started="2025-01-01T00:00:00Z",
+        stream=stream,
     )  # fmt: skip
     folder = run_folder(root, tier, task, agent, seed)
     if known := tasks().get(task):

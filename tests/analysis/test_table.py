@@ -164,9 +164,20 @@ def test_a_metric_that_a_task_lacks_is_no_failed_run(write_tmaze, write_run):
 def test_csv_gives_the_numbers_back(write_tmaze):
     frame = summary(write_tmaze({(10, "amago"): [0.1, 0.2, 0.7], (30, "amago"): [1.0]}), "laptop", TMAZE)
     text = render(frame, "csv")
-    again = pd.read_csv(io.StringIO(text))
+    again = pd.read_csv(io.StringIO(text), keep_default_na=False, na_values={"low": "", "high": ""})
     pd.testing.assert_frame_equal(again, frame, check_dtype=False)
     assert text == render(frame, "csv")
+
+
+def test_seeds_with_one_training_count_once_and_are_named(write_run, tmp_path):
+    for seed, stream in enumerate(["aa", "aa", "bb", "aa", "", ""]):
+        write_run("meta_rl/other", "amago", seed, 0.5, stream=stream)
+        write_run("meta_rl/other", "random", seed, 0.1 * seed, stream="cc", updates=0)
+    write_run("meta_rl/other", "amago-gru", 0, 0.5, stream="aa")
+    frame = summary(tmp_path).set_index("agent")
+    assert frame["n"].to_dict() == {"amago": 4, "amago-gru": 1, "random": 6}
+    said = "training equal bit for bit, counted once: amago on meta_rl/other, seeds 1, 3 of seed 0."
+    assert [line for line in render(summary(tmp_path)).splitlines() if "bit for bit" in line] == [said]
 
 
 def test_text_and_markdown(write_tmaze):

@@ -22,7 +22,7 @@ COLUMNS = {
         return_median return_q1 return_q3 success_mean rollouts""",
     "runs": """schema run_id protocol task agent tier seed status message commit dirty config env_steps updates tokens
         parameters collect_s learn_s evaluate_s wall_s peak_rss_mb device attention dtype threads torch python
-        started""",
+        started stream""",
     "published": "schema figure task agent metric x_kind x value low high n_seeds how source",
 }
 

@@ -84,6 +84,16 @@ def test_text_survives_commas_quotes_and_unicode_but_stays_on_one_line(
     assert read_table(path, "runs")[0].message == long
 
 
+def test_a_table_without_the_columns_added_since_is_read_and_continued(tmp_path: Path, rows: Maker) -> None:
+    path, row = tmp_path / "runs.csv", rows["runs"]()
+    write_table(path, "runs", [row])
+    path.write_text("".join(line.rpartition(",")[0] + "\n" for line in path.read_text().splitlines()))
+    with TableWriter(path, "runs") as writer:
+        writer.append(row)
+    assert [each.stream for each in read_table(path, "runs")] == ["", ""]
+    assert {each.started for each in read_table(path, "runs")} == {row.started}
+
+
 def test_each_row_is_on_disk_at_once(tmp_path: Path, rows: Maker) -> None:
     with TableWriter(tmp_path / "curves.csv", "curves") as writer:
         assert read_table(tmp_path / "curves.csv", "curves") == []

@@ -464,6 +464,17 @@ def test_a_budget_without_updates_is_refused_before_the_first_step(steps, refuse
     )
 
 
+def test_the_stream_tells_one_training_from_another(toy, tmp_path):
+    def stream(seed, root):
+        planned = plan(toy.task, "toy_agents:Agent", seed=seed, root=tmp_path / root)
+        return read_table(run(planned, say=lambda _: None) / "runs.csv", "runs")[-1].stream
+
+    toy.run()  # makes the agent known
+    first = stream(0, "one")
+    assert len(first) == 8
+    assert stream(0, "other") == first != stream(1, "one")
+
+
 def test_a_run_that_was_taken_over_writes_nothing_more(toy, toys, monkeypatch):
     """As one whose machine was asleep: another process owns its folder when it wakes up."""
     monkeypatch.setattr(owner, "BEAT_S", 0.01)
