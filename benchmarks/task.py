@@ -97,13 +97,16 @@ class Task:
     def build(self, num_envs: int, split: str | None = None) -> VectorEnv:
         """An environment of a split (default: of the training split). Raises UserError if its package is missing."""
         try:
-            return self.make(num_envs, *(() if self.splits == ("same",) else (split or self.training_split,)))
+            envs = self.make(num_envs, *(() if self.splits == ("same",) else (split or self.training_split,)))
         except ImportError as error:
             if self.extra is None:
                 raise
             raise UserError(
                 f"task {self.id}: {error}; its environment comes with pip install 'amago-bench[{self.extra}]'"
             ) from error
+        if (found := getattr(envs, "num_envs", num_envs)) != num_envs:
+            raise UserError(f"task {self.id}: make({num_envs}) gave {found} slots; it must give as many as asked for")
+        return envs
 
     def budget(self, tier: str) -> Budget:
         """The budget of a tier. Raises UserError if the task has none for it."""

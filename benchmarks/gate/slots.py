@@ -38,6 +38,9 @@ class Slots:
     def __init__(self, make: MakeEnv, numbers: range, busy: Callable[[int], None] = lambda slot: None) -> None:
         self._numbers, self._busy = numbers, busy
         self._envs = [self._call(number, make) for number in numbers]
+        for slot, env in zip(numbers[1:], self._envs[1:], strict=True):
+            if any(env is other for other in self._envs[: slot - numbers.start]):
+                raise SlotFault(slot, "make() gave an environment that another slot has; it must build a new one")
         self._answer: list[tuple[Any, ...]] = []
 
     def spaces(self) -> tuple[Space, Space]:

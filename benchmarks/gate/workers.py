@@ -99,7 +99,10 @@ class SlotsEnv(VectorEnv):
         seeds = seed if isinstance(seed, list) else [None if seed is None else seed + i for i in range(self.num_envs)]
         options = dict(options or {})
         mask = options.pop("reset_mask", np.ones(self.num_envs, bool))
-        asked = [{i: (seeds[i], options) for i in share if mask[i]} for share in self._shares]
+        each = [options] * self.num_envs
+        if "instance" in options:  # [B]: one for each slot
+            each = [options | {"instance": one} for one in np.asarray(options["instance"]).tolist()]
+        asked = [{i: (seeds[i], each[i]) for i in share if mask[i]} for share in self._shares]
         answers = self._all("reset", asked)
         slots = np.flatnonzero(mask).tolist()
         for slot, (observation, _) in zip(slots, answers, strict=True):

@@ -7,6 +7,7 @@ from numpy.testing import assert_array_equal
 from benchmarks.agents.protocol import ContractError
 from benchmarks.catalog import tasks
 from benchmarks.gate.harness_env import BLOCK, EnvironmentFault, HarnessEnv, rollout_seeds
+from results.errors import UserError
 
 ROOT = np.random.SeedSequence(7)
 IDLE = (1.0, False, False, {})
@@ -398,6 +399,12 @@ def test_an_environment_that_resets_itself_is_refused(toys):
     raw = SyncVectorEnv([lambda: task.make(1).envs[0]])
     with pytest.raises(EnvironmentFault, match=r"AutoresetMode\.DISABLED"):
         HarnessEnv(raw, task, ROOT, "train")
+
+
+def test_a_task_that_makes_another_number_of_slots_is_refused(toys):
+    task = toys.task(lambda n: toys.answering(n + 1, BOX, lambda t: (GOOD, NO, NO, NO, {})))
+    with pytest.raises(UserError, match=r"test/toy/a: make\(3\) gave 4 slots"):
+        task.build(3)
 
 
 # --- faults of the agent ---

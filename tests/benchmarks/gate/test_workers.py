@@ -131,6 +131,32 @@ def test_any_number_of_workers_gives_what_gymnasium_gives():
     assert all(equal(one, theirs) for one in ours)
 
 
+class Asked(gymnasium.Env):
+    """Tells the instance that it was asked for."""
+
+    observation_space = action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {"instance": options["instance"]}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_each_slot_gets_its_own_instance(number):
+    env = SlotsEnv(Asked, 3, number, 30)
+    _, infos = env.reset(options={"instance": np.array([4, 5, 6])})
+    assert infos["instance"].tolist() == [4, 5, 6]
+    _, infos = env.reset(options={"instance": np.array([7, 8, 9]), "reset_mask": np.array([True, False, True])})
+    assert infos["instance"].tolist() == [7, None, 9]
+    env.close()
+
+
+def test_one_environment_for_all_slots_is_refused():
+    one = Asked()
+    with pytest.raises(SlotFault, match=r"make\(\) gave an environment that another slot has") as caught:
+        SlotsEnv(lambda: one, 3, 0, 30)
+    assert caught.value.slot == 1
+
+
 class Tensors(gymnasium.Env):
     """Answers with tensors, of which one has a gradient."""
 
