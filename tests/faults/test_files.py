@@ -199,8 +199,8 @@ def test_damaged_claims_are_one_line(command, folder, monkeypatch, text):
 
 
 def test_a_damaged_checkpoint_of_a_finished_run(command, folder):
-    command("run", "--task", TASK, "--agent", "amago", "--set", "updates_per_iteration=0", "--quiet")
-    run = folder / "results/runs/smoke" / TASK / "amago@updates_per_iteration=0/seed-0"
+    command("run", "--task", TASK, "--agent", "amago", "--set", "updates_per_iteration=1", "--quiet")
+    run = folder / "results/runs/smoke" / TASK / "amago@updates_per_iteration=1/seed-0"
     (path,) = (run / "checkpoint").glob("*.pt")
     content = path.read_bytes()
     middle = len(content) // 2

@@ -16,8 +16,8 @@ from results.seal import NAME, seal
 from results.store import COMMITTED, read_table
 
 TASK = "long_term_memory/tmaze/passive-10"
-NEW = "amago@corridor_epsilon=0.1,lr=1e-3,updates_per_iteration=0"
-OLD = "amago@lr=1e-3,middle_epsilon=0.1,updates_per_iteration=0"
+NEW = "amago@corridor_epsilon=0.1,lr=1e-3,updates_per_iteration=1"
+OLD = "amago@lr=1e-3,middle_epsilon=0.1,updates_per_iteration=1"
 RUN = ["run", "--task", TASK, "--agent", NEW]
 
 
