@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from amago_core.seeding import child
 from benchmarks.agents.protocol import ContractError
+from benchmarks.gate.observations import bounds, cast, checked
 from benchmarks.gate.rollout_log import RolloutLog, extended
 from benchmarks.gate.slots import SUCCESS, SlotFault, own
 from results.errors import UserError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Role = Literal["train", "evaluate"]
 BLOCK = 256  # seeds drawn at once for a slot: one hash per rollout would cost more than a short rollout's steps
 INNER = ("inner_reset", "inner_truncated")  # infos that are flags of all slots, whether an environment has them or not
-LARGEST = float(np.finfo(np.float32).max)
 TOLERANCE = 1e-5  # by how much a float action may exceed its bound, relative: rounding after squashing or rescaling
 
 
@@ -94,7 +94,7 @@ class HarnessEnv(VectorWrapper):
         self._told: list[Any] = [None] * self.num_envs  # the instances as the environment gave them
         self._none = np.zeros(self.num_envs, bool)
         self._none.flags.writeable = False  # shared by all steps
-        self._bounds = _bounds(self.action_space)
+        self._bounds = bounds(self.action_space)
         logged = role == "train" and self._bounds is not None
         self._log = RolloutLog(self.action_space, self.num_envs) if logged else None
 
@@ -261,63 +261,16 @@ class HarnessEnv(VectorWrapper):
 
     # --- checks of what the environment returns ----------------------------------------------------------------------
 
-    def _observation(self, space: Space, value: Any, name: str = "the observation") -> Any:
-        if isinstance(space, spaces.Dict):
-            if not isinstance(value, Mapping) or value.keys() != space.spaces.keys():
-                found = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-                self._fault(f"{name} has the keys {found}, its space declares {sorted(space.spaces)}")
-            return {key: self._observation(part, value[key], f"{name}[{key!r}]") for key, part in space.spaces.items()}
-        if isinstance(space, spaces.Tuple):
-            if not isinstance(value, tuple) or len(value) != len(space.spaces):
-                self._fault(f"{name} is not a tuple of the {len(space.spaces)} parts that its space declares")
-            parts = zip(space.spaces, value, strict=True)
-            return tuple(self._observation(part, v, f"{name}[{i}]") for i, (part, v) in enumerate(parts))
-        if space.shape is None or space.dtype is None:
-            return value  # text, graphs: nothing to cast
-        array = self._array(np.asarray(value), space.shape, space.dtype, name)
-        if array.dtype.kind != "f" and (bounds := _bounds(space)):  # a value past them has no one-hot
-            outside = (array < bounds[0]) | (array > bounds[1])
-            if outside.any():
-                slot = int(np.argwhere(outside)[0, 0])
-                self._fault(f"{name} is outside its space: {_short(array[slot])}", slot)
-        if isinstance(space, spaces.Box):
-            self._check_range(array, name)
-        return array
-
-    def _check_range(self, array: np.ndarray, name: str) -> None:
-        """Networks read float32, which ends at 3.4e38 and past 2**24 takes neighbouring integers for the same."""
-        if array.itemsize < 4 or array.dtype == np.float32:
-            return
-        most = LARGEST if array.dtype.kind == "f" else 2**24
-        beyond = (array > most) | (array < -most)
-        if beyond.any():
-            slot = int(np.argwhere(beyond)[0, 0])
-            self._fault(f"{name} has values that float32 cannot hold, rescale them: {_short(array[slot])}", slot)
-
-    def _array(self, array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndarray:
-        """A fresh contiguous copy in the declared dtype, if that loses nothing but float precision."""
-        if array.shape != shape:
-            self._fault(f"{name} has shape {array.shape} instead of {shape}")
-        if array.dtype == dtype:
-            result = np.array(array, order="C")
-        else:
-            if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
-                self._fault(f"{name} has dtype {array.dtype}, which {dtype} cannot hold")
-            with np.errstate(over="ignore"):  # becomes infinite, which is caught below
-                result = np.array(array, dtype, order="C")
-            if dtype.kind != "f" and not np.array_equal(result, array):
-                slot = int(np.argwhere(result != array)[0, 0])
-                self._fault(f"{name} has values past {dtype}: {array[slot]}", slot)
-        if dtype.kind == "f" and not np.isfinite(result).all():
-            slot = int(np.argwhere(~np.isfinite(result))[0, 0])
-            self._fault(f"{name} is not finite: {_short(array[slot])}", slot)
-        return result
+    def _observation(self, space: Space, value: Any) -> Any:
+        with self._naming():
+            return checked(space, value, "the observation")
 
     def _reward(self, reward: Any) -> np.ndarray:
         array = np.asarray(reward)
         if array.size != self.num_envs:  # (B, 1) is accepted: it can mean only one thing
             self._fault(f"the reward has shape {array.shape} instead of ({self.num_envs},)")
-        return self._array(array.reshape(self.num_envs), (self.num_envs,), np.dtype(np.float32), "the reward")
+        with self._naming():
+            return cast(array.reshape(self.num_envs), (self.num_envs,), np.dtype(np.float32), "the reward")
 
     def _flags(self, flags: Any, name: str) -> np.ndarray:
         array = np.asarray(flags)
@@ -403,22 +356,9 @@ class HarnessEnv(VectorWrapper):
         return f"task {self.task.id}, {which}, seed {self.seeds[shown]}, step {self.t[shown]}"
 
 
-def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | None:
-    """The lowest and highest values, both inclusive, of a batched space; None if its values are not arrays."""
-    if isinstance(space, spaces.MultiDiscrete):  # a batch of Discrete
-        return space.start, space.start + space.nvec - 1
-    if isinstance(space, spaces.Box):  # a batch of Box, MultiDiscrete or MultiBinary
-        return space.low, space.high
-    return None
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float | np.bool_ | np.number)
 
 
 def _as_list(values: Any) -> list[Any]:
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
-
-
-def _short(value: Any) -> str:
-    return np.array2string(np.asarray(value), threshold=6, precision=4)
