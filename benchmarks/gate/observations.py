@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -18,11 +18,11 @@ def checked(space: Space, value: Any, name: str) -> Any:
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or value.keys() != space.spaces.keys():
             found = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            _fault(f"{name} has the keys {found}, its space declares {sorted(space.spaces)}")
+            raise SlotFault(None, f"{name} has the keys {found}, its space declares {sorted(space.spaces)}")
         return {key: checked(part, value[key], f"{name}[{key!r}]") for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         if not isinstance(value, tuple) or len(value) != len(space.spaces):
-            _fault(f"{name} is not a tuple of the {len(space.spaces)} parts that its space declares")
+            raise SlotFault(None, f"{name} is not a tuple of the {len(space.spaces)} parts that its space declares")
         parts = zip(space.spaces, value, strict=True)
         return tuple(checked(part, v, f"{name}[{i}]") for i, (part, v) in enumerate(parts))
     if space.shape is None or space.dtype is None:
@@ -32,7 +32,7 @@ def checked(space: Space, value: Any, name: str) -> Any:
         outside = (array < limits[0]) | (array > limits[1])
         if outside.any():
             slot = int(np.argwhere(outside)[0, 0])
-            _fault(f"{name} is outside its space: {_short(array[slot])}", slot)
+            raise SlotFault(slot, f"{name} is outside its space: {_short(array[slot])}")
     if isinstance(space, spaces.Box):
         _check_range(array, name)
     return array
@@ -46,26 +46,26 @@ def _check_range(array: np.ndarray, name: str) -> None:
     beyond = (array > most) | (array < -most)
     if beyond.any():
         slot = int(np.argwhere(beyond)[0, 0])
-        _fault(f"{name} has values that float32 cannot hold, rescale them: {_short(array[slot])}", slot)
+        raise SlotFault(slot, f"{name} has values that float32 cannot hold, rescale them: {_short(array[slot])}")
 
 
 def cast(array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndarray:
     """A fresh contiguous copy in the declared dtype, if that loses nothing but float precision."""
     if array.shape != shape:
-        _fault(f"{name} has shape {array.shape} instead of {shape}")
+        raise SlotFault(None, f"{name} has shape {array.shape} instead of {shape}")
     if array.dtype == dtype:
         result = np.array(array, order="C")
     else:
         if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
-            _fault(f"{name} has dtype {array.dtype}, which {dtype} cannot hold")
+            raise SlotFault(None, f"{name} has dtype {array.dtype}, which {dtype} cannot hold")
         with np.errstate(over="ignore"):  # becomes infinite, which is caught below
             result = np.array(array, dtype, order="C")
         if dtype.kind != "f" and not np.array_equal(result, array):
             slot = int(np.argwhere(result != array)[0, 0])
-            _fault(f"{name} has values past {dtype}: {array[slot]}", slot)
+            raise SlotFault(slot, f"{name} has values past {dtype}: {array[slot]}")
     if dtype.kind == "f" and not np.isfinite(result).all():
         slot = int(np.argwhere(~np.isfinite(result))[0, 0])
-        _fault(f"{name} is not finite: {_short(array[slot])}", slot)
+        raise SlotFault(slot, f"{name} is not finite: {_short(array[slot])}")
     return result
 
 
@@ -76,10 +76,6 @@ def bounds(space: Space) -> tuple[np.ndarray, np.ndarray] | None:
     if isinstance(space, spaces.Box):  # a batch of Box, MultiDiscrete or MultiBinary
         return space.low, space.high
     return None
-
-
-def _fault(what: str, slot: int | None = None) -> NoReturn:
-    raise SlotFault(slot, what)
 
 
 def _short(value: Any) -> str:
