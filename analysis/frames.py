@@ -39,8 +39,11 @@ def scores(
     task: str = "*",
     agents: Sequence[str] | None = None,
     tuning: bool = False,
+    runs: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row per run, in the order task, agent, seed. `task` and `agents` are shell patterns.
+
+    `runs` is the table of that name, if it has been loaded already: reading thousands of run folders takes a second.
 
     `return` and `success` are the means of the final evaluation's rollouts in the headline split, `best_return` and
     `best_success` the largest means during training; all are NaN for a run that did not finish, and success is NaN if
@@ -51,7 +54,8 @@ def scores(
     the same final evaluation. Runs with one training `stream` are one row, with the seeds of the others in `copies`.
     The columns of `FACTS` are those of the table `tasks`, NaN where it does not know a run's task and protocol.
     """
-    runs, curves = load("runs", root, tier), headline(load("curves", root, tier))
+    runs = load("runs", root, tier) if runs is None else runs
+    curves = headline(load("curves", root, tier))
     if nameless := [run_id for run_id, *names in runs[["run_id", "task", "agent"]].to_numpy() if not all(names)]:
         raise UserError(f"the row {nameless[0]!r} of the table runs names no task or no agent; repair or remove it")
     runs = _chosen(runs, task, agents, tuning)
@@ -75,11 +79,9 @@ def scores(
     return frame.iloc[[row[-1] for row in sorted(rows)]].reset_index(drop=True)
 
 
-def count_tuning(
-    root: Path | None = None, tier: str | None = None, task: str = "*", agents: Sequence[str] | None = None
-) -> int:
-    """How many runs `scores` leaves out because they have tuning seeds."""
-    return len(_chosen(load("runs", root, tier), task, agents, tuning=True))
+def count_tuning(runs: pd.DataFrame, task: str = "*", agents: Sequence[str] | None = None) -> int:
+    """How many rows of the table `runs` `scores` leaves out because they have tuning seeds."""
+    return len(_chosen(runs, task, agents, tuning=True))
 
 
 def _chosen(runs: pd.DataFrame, task: str, agents: Sequence[str] | None, tuning: bool) -> pd.DataFrame:

@@ -59,7 +59,8 @@ def table(
     from analysis import aggregates, frames, memory_span
     from analysis.table import render, summarise
 
-    runs = frames.scores(root, tier, agents=agent_ids or None, tuning=tuning)
+    loaded = frames.load("runs", root, tier)
+    runs = frames.scores(root, tier, agents=agent_ids or None, tuning=tuning, runs=loaded)
     chosen = runs.loc[[fnmatchcase(task, pattern) for task in runs["task"]]]
     frame = summarise(chosen, metric)
     unmatched = list(_unmatched(root, tier, pattern, agent_ids)) if _lacks(frame["agent"], agent_ids) else []
@@ -67,7 +68,7 @@ def table(
         click.echo(f"amago-bench: {line}", err=True)
     if unmatched and frame.empty:
         raise click.exceptions.Exit(1)
-    if not tuning and (left := frames.count_tuning(root, tier, pattern, agent_ids or None)):
+    if not tuning and (left := frames.count_tuning(loaded, pattern, agent_ids or None)):
         said = f"seeds from {frames.FIRST_TUNING_SEED} on are for tuning; --tuning shows them"
         click.echo(f"amago-bench: {left} run{'s' * (left > 1)} left out: {said}", err=True)
     click.echo(render(frame, form, metric, wide), nl=False)
